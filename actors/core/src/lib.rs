@@ -1,0 +1,7 @@
+//! The machines: every decision that Polder makes, without a clock, a disk or a network.
+#![no_std]
+#![deny(missing_docs)]
+
+extern crate alloc;
+
+pub mod machine;
