@@ -5,3 +5,4 @@
 extern crate alloc;
 
 pub mod machine;
+pub mod message;
