@@ -401,7 +401,7 @@ pub enum Refusal {
 // ---- what people are told ----
 
 /// Something worth telling a person, kept in a bounded list and streamed to whoever watches.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Notice {
     /// Short, stable, in the past tense: `task_started`, `host_silent`.
     pub kind: &'static str,
