@@ -1,1 +1,4 @@
-//! placeholder
+//! The host: what runs on each machine and runs its containers.
+#![deny(missing_docs)]
+
+pub mod shim;
