@@ -432,6 +432,10 @@ pub struct SliceStatus {
     pub completed: u32,
     /// Tasks that have failed for good.
     pub failed: u32,
+    /// Tasks whose slots are no longer in the slice but that still have a container. A slot that moves to another
+    /// region is added there only when this is zero here at the version that took it away.
+    #[serde(default)]
+    pub leaving: u32,
     /// Why tasks wait, by reason, with their number; most first.
     pub waiting: Vec<(String, u32)>,
 }
