@@ -1,4 +1,5 @@
 //! The host: what runs on each machine and runs its containers.
 #![deny(missing_docs)]
 
+pub mod image;
 pub mod shim;
