@@ -42,7 +42,9 @@ pub enum WireError {
         field: &'static str,
     },
     /// A stored value was written by a newer version.
-    #[error("{what} has version {found}, but this program knows versions up to {known}: run the version that wrote it, or a newer one")]
+    #[error(
+        "{what} has version {found}, but this program knows versions up to {known}: run the version that wrote it, or a newer one"
+    )]
     NewerVersion {
         /// What was stored.
         what: &'static str,

@@ -35,8 +35,7 @@ macro_rules! framed {
             }
 
             fn decode(frame: Bytes) -> Result<Vec<Result<Self, WireError>>, WireError> {
-                let frame =
-                    pb::$frame::decode(frame).map_err(|source| WireError::Malformed { what: $what, source })?;
+                let frame = pb::$frame::decode(frame).map_err(|source| WireError::Malformed { what: $what, source })?;
                 within("number of messages in a frame", frame.messages.len(), FRAME_MESSAGES_MAX)?;
                 Ok(frame.messages.into_iter().map(Self::from_proto).collect())
             }

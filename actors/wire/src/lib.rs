@@ -5,4 +5,21 @@
 //!
 //! A link message is a [`ToRegion`] or a [`ToHost`]. [`pack`] puts any number of them into frames that fit the
 //! limits, [`unpack`] takes a frame apart again.
-//!
+#![deny(missing_docs)]
+
+mod convert;
+mod error;
+mod frame;
+mod limits;
+mod link;
+mod proto;
+
+pub use error::WireError;
+pub use frame::{LinkMessage, Unpacked, pack, unpack};
+pub use limits::{
+    CONTAINERS_PER_REPORT_MAX, FRAME_BYTES_MAX, FRAME_MESSAGES_MAX, LOG_CHUNK_BYTES_MAX, NODES_MAX, SPEC_BYTES_MAX,
+};
+pub use link::{
+    Hello, LINK_PATH, LogCancel, LogChunk, LogRequest, PROTOCOL_OLDEST, PROTOCOL_VERSION, Reject, ToHost, ToRegion,
+    Welcome,
+};

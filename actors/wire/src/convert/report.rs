@@ -97,9 +97,10 @@ impl Wire for HostReport {
             Self::Changed { containers } => Report::Changed(pb::Changed {
                 containers: list_to_proto(CONTAINERS, containers, CONTAINERS_PER_REPORT_MAX)?,
             }),
-            Self::Refused { container, why } => {
-                Report::Refused(pb::Refused { container: Some(container.to_proto()?), why: Some(refusal_to_proto(why)) })
-            }
+            Self::Refused { container, why } => Report::Refused(pb::Refused {
+                container: Some(container.to_proto()?),
+                why: Some(refusal_to_proto(why)),
+            }),
             Self::Drain(attestation) => Report::Drain(attestation.to_proto()?),
             Self::Alive => Report::Alive(pb::Alive {}),
         };
