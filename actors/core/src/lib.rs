@@ -4,5 +4,8 @@
 
 extern crate alloc;
 
+pub mod allocator;
+pub mod intent_router;
 pub mod machine;
 pub mod message;
+pub mod quota_ledger;
