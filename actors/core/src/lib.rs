@@ -5,7 +5,9 @@
 extern crate alloc;
 
 pub mod allocator;
+pub mod broker;
 pub mod intent_router;
+pub mod job_shard;
 pub mod machine;
 pub mod message;
 pub mod quota_ledger;
