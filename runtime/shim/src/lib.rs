@@ -26,6 +26,7 @@
 //! ```
 #![deny(missing_docs)]
 
+pub mod cgroup;
 mod files;
 mod mark;
 mod records;

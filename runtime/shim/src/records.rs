@@ -62,6 +62,9 @@ pub struct ShimRecord {
     pub init: ProcessMark,
     /// The container's cgroup: a path below each hierarchy's root.
     pub cgroup: PathBuf,
+    /// When it was started, in milliseconds since 1970. Written just before the start: without it the container has
+    /// surely not run.
+    pub started_at_ms: Option<u64>,
 }
 
 /// How the container's first process ended.
