@@ -1,0 +1,101 @@
+//! What a server of the API must be able to do.
+
+use crate::{
+    dto::{
+        ApplyResponse, DrainRequest, DrainView, EventList, EventView, HostList, HostView, JobList, JobStatus,
+        QuotaList, QuotaRequest, QuotaView, Ready, SliceList, SliceStatus, StopResponse, WhyView,
+    },
+    limits,
+    problem::Problem,
+};
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::stream::LocalBoxStream;
+use polder_types::{AccountId, Allotment, HostId, JobId, JobSpec, Slice, TaskId};
+use serde::Deserialize;
+
+/// A stream of an answer. It ends when the client goes away (it is dropped) or when there is nothing more.
+pub type Stream<T> = LocalBoxStream<'static, T>;
+
+/// Which part of a list is wanted.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct Page {
+    /// Items of a page: 1 to 1,000.
+    #[serde(default = "page_default")]
+    pub limit: u32,
+    /// Read on behind this: the `next` of the page before.
+    #[serde(default)]
+    pub after: Option<String>,
+}
+
+const fn page_default() -> u32 {
+    limits::PAGE_DEFAULT
+}
+
+/// Which logs are wanted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct LogQuery {
+    /// Go on with what the task prints from now on.
+    #[serde(default)]
+    pub follow: bool,
+    /// Begin with so many last lines; all that are kept without it.
+    #[serde(default)]
+    pub tail: Option<u32>,
+}
+
+/// What a region and the federation can both do. Futures need not be `Send`: each worker runs its own.
+#[async_trait(?Send)]
+pub trait Front: Send + Sync + 'static {
+    /// Jobs, in order of their ids.
+    async fn jobs(&self, page: Page) -> Result<JobList, Problem>;
+    /// One job with its tasks.
+    async fn job(&self, job: JobId) -> Result<JobStatus, Problem>;
+    /// Makes this the job's spec. Answers when that is durable. Applying the same again changes nothing.
+    async fn apply_job(&self, spec: JobSpec) -> Result<ApplyResponse, Problem>;
+    /// Stops a job. Answers when the order is durable.
+    async fn stop_job(&self, job: JobId) -> Result<StopResponse, Problem>;
+    /// Why a task is where it is, or what it waits for.
+    async fn why(&self, task: TaskId) -> Result<WhyView, Problem>;
+    /// What a task has printed.
+    async fn logs(&self, task: TaskId, query: LogQuery) -> Result<Stream<Result<Bytes, Problem>>, Problem>;
+    /// Hosts, in order of region and name.
+    async fn hosts(&self, page: Page) -> Result<HostList, Problem>;
+    /// Keeps new tasks away from a host, or lets them come again.
+    async fn set_cordon(&self, host: HostId, cordoned: bool) -> Result<HostView, Problem>;
+    /// Begins to empty a host. Answers when the order is durable.
+    async fn begin_drain(&self, host: HostId, request: DrainRequest) -> Result<DrainView, Problem>;
+    /// How the drain of a host goes, or how its last one ended.
+    async fn drain(&self, host: HostId) -> Result<DrainView, Problem>;
+    /// Calls a drain off; a host that was drained may take tasks again.
+    async fn abort_drain(&self, host: HostId) -> Result<DrainView, Problem>;
+    /// All quotas.
+    async fn quotas(&self) -> Result<QuotaList, Problem>;
+    /// The quota of an account.
+    async fn quota(&self, account: AccountId) -> Result<QuotaView, Problem>;
+    /// Sets the quota of an account.
+    async fn set_quota(&self, account: AccountId, request: QuotaRequest) -> Result<QuotaView, Problem>;
+    /// The latest events.
+    async fn events(&self) -> Result<EventList, Problem>;
+    /// The latest events and what happens from now on.
+    async fn follow_events(&self) -> Result<Stream<EventView>, Problem>;
+    /// Whether this process can do its work.
+    async fn ready(&self) -> Ready;
+}
+
+/// What only a region can do, for the federation.
+#[async_trait(?Send)]
+pub trait RegionFront: Front {
+    /// Takes a slice. Answers with its status when it is durable; an older version than the one there is refused.
+    async fn put_slice(&self, slice: Slice) -> Result<SliceStatus, Problem>;
+    /// Every slice with its status.
+    async fn slices(&self) -> Result<SliceList, Problem>;
+    /// Takes an allotment, and answers with the one that holds now: smaller ones are agreed to only as far as what is
+    /// used allows.
+    async fn put_allotment(&self, allotment: Allotment) -> Result<Allotment, Problem>;
+    /// The status of every slice, and then each change.
+    async fn watch_status(&self) -> Result<Stream<SliceStatus>, Problem>;
+}

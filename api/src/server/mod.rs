@@ -1,0 +1,97 @@
+//! The handlers of the API, once, for regions and the federation alike.
+//!
+//! Whoever serves the API implements [`Front`] (a region also [`RegionFront`]) and hands it to [`configure`]:
+//!
+//! ```no_run
+//! # use std::sync::Arc;
+//! # async fn serve<F: polder_api::server::RegionFront>(front: F) -> std::io::Result<()> {
+//! let front: Arc<dyn polder_api::server::RegionFront> = Arc::new(front);
+//! actix_web::HttpServer::new(move || {
+//!     actix_web::App::new().configure(polder_api::server::configure_region(Arc::clone(&front)))
+//! })
+//! .bind(("127.0.0.1", 7000))?
+//! .run()
+//! .await
+//! # }
+//! ```
+//!
+//! What comes in is parsed and within its limits before a method is called; what goes out is JSON, a stream, or a
+//! [`Problem`].
+
+mod answer;
+mod front;
+mod handlers;
+mod openapi;
+mod region;
+mod stream;
+
+pub use answer::ProblemResponse;
+pub use front::{Front, LogQuery, Page, RegionFront, Stream};
+pub use openapi::{federation_openapi, region_openapi};
+
+use crate::{
+    limits, paths,
+    problem::{Code, Problem},
+};
+use actix_web::{
+    HttpRequest, HttpResponse,
+    web::{self, Data, ServiceConfig},
+};
+use std::sync::Arc;
+
+/// Registers the paths that regions and the federation have in common.
+pub fn configure(front: Arc<dyn Front>) -> impl FnOnce(&mut ServiceConfig) {
+    move |config| {
+        common(config, front);
+        config.route(paths::OPENAPI, web::get().to(openapi::serve_federation));
+    }
+}
+
+/// Registers the paths of a region: the common ones, and those that the federation uses.
+pub fn configure_region(front: Arc<dyn RegionFront>) -> impl FnOnce(&mut ServiceConfig) {
+    move |config| {
+        let base: Arc<dyn Front> = front.clone();
+        common(config, base);
+        config
+            .app_data(Data::from(front))
+            .service(web::resource(paths::SLICES).get(region::slices))
+            .service(web::resource(paths::SLICE).put(region::put_slice))
+            .service(web::resource(paths::ALLOTMENT).put(region::put_allotment))
+            .service(web::resource(paths::STATUS_WATCH).get(region::watch_status))
+            .route(paths::OPENAPI, web::get().to(openapi::serve_region));
+    }
+}
+
+fn common(config: &mut ServiceConfig, front: Arc<dyn Front>) {
+    config
+        .app_data(Data::from(front))
+        .app_data(web::PayloadConfig::new(limits::BODY_BYTES_MAX))
+        .app_data(web::JsonConfig::default().limit(limits::BODY_BYTES_MAX).error_handler(answer::bad_json))
+        .app_data(web::PathConfig::default().error_handler(answer::bad_path))
+        .app_data(web::QueryConfig::default().error_handler(answer::bad_query))
+        .service(web::resource(paths::JOBS).get(handlers::jobs))
+        .service(web::resource(paths::JOB).get(handlers::job).put(handlers::apply_job).delete(handlers::stop_job))
+        .service(web::resource(paths::TASK_WHY).get(handlers::why))
+        .service(web::resource(paths::TASK_LOGS).get(handlers::logs))
+        .service(web::resource(paths::HOSTS).get(handlers::hosts))
+        .service(web::resource(paths::HOST_CORDON).post(handlers::cordon))
+        .service(web::resource(paths::HOST_UNCORDON).post(handlers::uncordon))
+        .service(
+            web::resource(paths::HOST_DRAIN)
+                .get(handlers::drain)
+                .post(handlers::begin_drain)
+                .delete(handlers::abort_drain),
+        )
+        .service(web::resource(paths::QUOTAS).get(handlers::quotas))
+        .service(web::resource(paths::QUOTA).get(handlers::quota).put(handlers::put_quota))
+        .service(web::resource(paths::EVENTS).get(handlers::events))
+        .service(web::resource(paths::HEALTHZ).get(handlers::healthz))
+        .service(web::resource(paths::READYZ).get(handlers::readyz))
+        .default_service(web::to(nothing_here));
+}
+
+async fn nothing_here(request: HttpRequest) -> HttpResponse {
+    let detail = format!("{} {}", request.method(), request.path());
+    let problem = Problem::new(Code::PathNotFound, detail).with_hint(format!("{} lists what there is", paths::OPENAPI));
+    answer::response(&problem)
+}
