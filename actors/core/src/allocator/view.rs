@@ -1,9 +1,15 @@
 //! What others may read of the allocator.
 
-use super::score::Score;
-use crate::message::{PlacementReport, RequestId};
-use alloc::{string::String, vec::Vec};
-use polder_types::{AccountId, Amounts, HostId, JobId, Timestamp, Usage};
+use super::{
+    CHOICES_SHOWN_MAX,
+    quota::Admission,
+    score::{self, Score},
+    search::Search,
+    state::Allocator,
+};
+use crate::message::{PlacementReport, RequestId, TaskShape};
+use alloc::{collections::BTreeSet, string::String, vec::Vec};
+use polder_types::{AccountId, Amounts, HostId, JobId, TaskId, Timestamp, Usage};
 
 /// How an account does in this region.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,7 +53,7 @@ pub struct WaitingView {
     pub tasks: Vec<u32>,
     /// Since when.
     pub since: Timestamp,
-    /// Why, as of the last try; none before the first.
+    /// What its shard was told last of the first of them; none before the first try.
     pub report: Option<PlacementReport>,
 }
 
@@ -58,4 +64,69 @@ pub struct HostUsageView {
     pub host: HostId,
     /// What is charged.
     pub used: Usage,
+}
+
+impl Allocator {
+    /// Where one more task of a job would go now, and why, or why nowhere.
+    #[must_use]
+    pub fn explain(&self, job: &JobId, shape: &TaskShape) -> Explanation {
+        let mut search = Search::new(&self.books, job, shape);
+        let mut report = search.report(None);
+        // A slot that no job has, so that nothing of it is charged.
+        let new = TaskId { job: job.clone(), index: u32::MAX };
+        let admission = Admission::new(&self.books, &self.allotments, &job.account, shape.resources);
+        report.quota = admission.look(&new).err();
+        let scores = search.choices(CHOICES_SHOWN_MAX + 1);
+        let choice = |at: usize| Choice {
+            host: scores[at].host.clone(),
+            score: scores[at].clone(),
+            why: score::why(&scores[at], scores.get(at + 1)),
+        };
+        Explanation { report, choices: (0..scores.len().min(CHOICES_SHOWN_MAX)).map(choice).collect() }
+    }
+
+    /// What is charged on a host, grants that are not placed yet included.
+    #[must_use]
+    pub fn host_usage(&self, host: &HostId) -> Usage {
+        self.books.hosts.get(host).map(|host| host.used).unwrap_or_default()
+    }
+
+    /// What is charged on each host.
+    pub fn host_usages(&self) -> impl Iterator<Item = HostUsageView> + '_ {
+        self.books.hosts.iter().map(|(id, host)| HostUsageView { host: id.clone(), used: host.used })
+    }
+
+    /// What an account and those below it use, and may use.
+    #[must_use]
+    pub fn account_usage(&self, account: &AccountId) -> AccountView {
+        AccountView {
+            account: account.clone(),
+            limit: self.allotments.get(account).map(|allotment| allotment.limit),
+            used: self.books.accounts.get(account).copied().unwrap_or_default(),
+        }
+    }
+
+    /// Every account that uses anything or has an allotment, in order.
+    #[must_use]
+    pub fn account_usages(&self) -> Vec<AccountView> {
+        let accounts: BTreeSet<&AccountId> = self.books.accounts.keys().chain(self.allotments.keys()).collect();
+        accounts.into_iter().map(|account| self.account_usage(account)).collect()
+    }
+
+    /// Every request of which tasks wait.
+    pub fn waiting(&self) -> impl Iterator<Item = WaitingView> + '_ {
+        self.queue.requests.iter().map(|(id, waiting)| WaitingView {
+            request: *id,
+            job: waiting.job.clone(),
+            tasks: waiting.tasks.keys().copied().collect(),
+            since: waiting.since,
+            report: waiting.told.values().next().map(|(report, _)| (**report).clone()),
+        })
+    }
+
+    /// How many grants are not placed yet.
+    #[must_use]
+    pub fn unplaced(&self) -> usize {
+        self.books.overdue.len()
+    }
 }
