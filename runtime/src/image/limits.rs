@@ -22,6 +22,8 @@ pub const PATH_DEPTH_MAX: usize = 128;
 pub const NAME_BYTES_MAX: usize = 255;
 /// Longest extended header (long names, extended attributes) in front of an entry, in bytes.
 pub const EXTENSION_BYTES_MAX: u64 = 1 << 20;
+/// Most memory that the metadata of a layer's directories may take until it is set, in bytes.
+pub const DIRECTORY_NOTES_BYTES_MAX: usize = 512 << 20;
 /// Longest user or group file that is read for finding a user, in bytes.
 pub const USER_FILE_BYTES_MAX: u64 = 4 << 20;
 /// Most symbolic links that are followed on the way to the user or group file; what Linux allows.
@@ -42,6 +44,6 @@ pub struct LayerLimits {
 
 impl Default for LayerLimits {
     fn default() -> Self {
-        Self { stored: Bytes::from_gib(16), unpacked: Bytes::from_gib(64), entries: 2_000_000 }
+        Self { stored: Bytes::from_mib(16 << 10), unpacked: Bytes::from_mib(64 << 10), entries: 2_000_000 }
     }
 }
