@@ -85,7 +85,7 @@ fn list(names: &[&str]) -> String {
 fn plain(expected: &dyn de::Expected) -> String {
     let text = expected.to_string();
     match text.as_str() {
-        "u8" | "u16" | "u32" | "u64" | "i64" => "a whole number, not negative".to_owned(),
+        "u8" | "u16" | "u32" | "u64" | "i64" => "a whole number".to_owned(),
         "a boolean" => "`true` or `false`".to_owned(),
         "a sequence" => "a list".to_owned(),
         "a map" => "a table".to_owned(),
@@ -122,9 +122,9 @@ impl de::Error for DeError {
 
     fn invalid_value(unexpected: Unexpected<'_>, expected: &dyn de::Expected) -> Self {
         let range = match expected.to_string().as_str() {
-            "u8" => " up to 255",
-            "u16" => " up to 65535",
-            "u32" => " up to 4294967295",
+            "u8" => " from 0 to 255",
+            "u16" => " from 0 to 65535",
+            "u32" => " from 0 to 4294967295",
             _ => "",
         };
         Self::new(format!("expected {}{range}, found {}", plain(expected), found(&unexpected)), None)
@@ -232,7 +232,9 @@ impl<'de> de::SeqAccess<'de> for Items<'_> {
 
     fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, DeError> {
         let Some((index, node)) = self.items.next() else { return Ok(None) };
-        seed.deserialize(NodeDeserializer::new(node)).map(Some).map_err(|error| error.inside(Step::Index(index)))
+        seed.deserialize(NodeDeserializer::new(node))
+            .map(Some)
+            .map_err(|error| error.at(&node.span).inside(Step::Index(index)))
     }
 }
 
@@ -255,6 +257,7 @@ impl<'de> de::MapAccess<'de> for Fields<'_> {
         let Some(entry) = self.current.take() else {
             return Err(<DeError as de::Error>::custom("a value was read before its key"));
         };
-        seed.deserialize(NodeDeserializer::new(&entry.node)).map_err(|error| error.inside(Step::Key(entry.key.clone())))
+        seed.deserialize(NodeDeserializer::new(&entry.node))
+            .map_err(|error| error.at(&entry.node.span).inside(Step::Key(entry.key.clone())))
     }
 }

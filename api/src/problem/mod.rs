@@ -1,8 +1,10 @@
 //! Errors as they go over the wire: `application/problem+json` (RFC 9457) with stable codes.
 
 mod codes;
+mod reference;
 
 pub use codes::Code;
+pub use reference::reference;
 
 use core::fmt;
 use serde::{Deserialize, Serialize};
@@ -18,7 +20,8 @@ pub struct Problem {
     #[schema(value_type = String, example = "quota_exceeded")]
     pub code: Code,
     /// The code in words.
-    pub title: String,
+    #[schema(value_type = String)]
+    pub title: Box<str>,
     /// The HTTP status.
     pub status: u16,
     /// What happened, to what, and why.
@@ -58,7 +61,7 @@ impl Problem {
     #[must_use]
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
         Self {
-            title: code.title().to_owned(),
+            title: code.title().into(),
             status: code.status(),
             retryable: code.retryable(),
             detail: detail.into(),
