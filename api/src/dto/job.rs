@@ -65,6 +65,21 @@ impl PartState {
         };
         parts.into_iter().max_by_key(rank).unwrap_or(Self::Pending)
     }
+
+    /// The state of a slice that a region reports on.
+    #[must_use]
+    pub fn of_slice(slice: &SliceStatus, kind: JobKind) -> Self {
+        let done = slice.ready.saturating_add(slice.completed);
+        match slice {
+            SliceStatus { stopped: true, running: 0, leaving: 0, .. } => Self::Stopped,
+            SliceStatus { stopped: true, .. } => Self::Stopping,
+            SliceStatus { failed: 1.., .. } => Self::Failed,
+            SliceStatus { wanted, completed, .. } if kind == JobKind::Batch && completed >= wanted => Self::Completed,
+            SliceStatus { wanted, leaving: 0, .. } if done >= *wanted => Self::Healthy,
+            SliceStatus { waiting, .. } if waiting.is_empty() => Self::Progressing,
+            _ => Self::Degraded,
+        }
+    }
 }
 
 /// The part of a job in one region.
