@@ -5,5 +5,5 @@ fn main() -> std::io::Result<()> {
     prost_build::Config::new()
         .btree_map(["."])
         .bytes([".polder.link.v1.LogChunk.bytes"])
-        .compile_protos(&["proto/common.proto", "proto/link.proto"], &["proto"])
+        .compile_protos(&["proto/common.proto", "proto/link.proto", "proto/records.proto"], &["proto"])
 }

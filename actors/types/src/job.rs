@@ -306,6 +306,21 @@ impl Slots {
         (0..count).collect()
     }
 
+    /// These ranges, if they are ascending, not empty, and do not touch.
+    #[must_use]
+    pub fn from_ranges(ranges: Vec<SlotRange>) -> Option<Self> {
+        let mut free_from = Some(0_u32);
+        for range in &ranges {
+            if range.count == 0 || free_from.is_none_or(|free| range.first < free) {
+                return None;
+            }
+            let end = range.first.checked_add(range.count)?;
+            // The slot after a range is not in the next one: they would touch.
+            free_from = end.checked_add(1);
+        }
+        Some(Self(ranges))
+    }
+
     /// Whether the set has this slot.
     #[must_use]
     pub fn contains(&self, slot: u32) -> bool {

@@ -12,3 +12,13 @@ pub const SPEC_BYTES_MAX: usize = 1 << 20;
 pub const LOG_CHUNK_BYTES_MAX: usize = 256 << 10;
 /// Most addresses of region nodes in a welcome.
 pub const NODES_MAX: usize = 64;
+/// Most tasks in one stored chunk.
+pub const TASKS_PER_VALUE_MAX: usize = 1024;
+/// Most ranges of slots in a stored job.
+pub(crate) const SLOT_RANGES_MAX: usize = 64 << 10;
+/// Most older templates in a stored job.
+pub(crate) const OLDER_MAX: usize = 1024;
+/// Most lingering containers of a stored task.
+pub(crate) const PLACEMENTS_MAX: usize = 1024;
+/// Most ports of one container.
+pub(crate) const PORTS_MAX: usize = 1024;

@@ -8,6 +8,11 @@ pub(crate) mod polder {
             include!(concat!(env!("OUT_DIR"), "/polder.common.v1.rs"));
         }
     }
+    pub(crate) mod records {
+        pub(crate) mod v1 {
+            include!(concat!(env!("OUT_DIR"), "/polder.records.v1.rs"));
+        }
+    }
     pub(crate) mod link {
         pub(crate) mod v1 {
             include!(concat!(env!("OUT_DIR"), "/polder.link.v1.rs"));
@@ -15,4 +20,4 @@ pub(crate) mod polder {
     }
 }
 
-pub(crate) use polder::{common::v1 as common, link::v1 as link};
+pub(crate) use polder::{common::v1 as common, link::v1 as link, records::v1 as records};

@@ -1,14 +1,12 @@
 //! Orders of a region to a host.
 
-use super::{Wire, required, small};
-use crate::{
-    error::{WireError, within},
-    limits::SPEC_BYTES_MAX,
-    proto::link as pb,
-};
+use super::{Wire, from_json, required, small, to_json};
+use crate::{error::WireError, proto::link as pb};
 use polder_core::message::{HostOrder, OrderOwner};
 use polder_types::{ContainerSpec, DrainVersion, OwnerEpoch, ShardId};
 use std::sync::Arc;
+
+const SPEC: &str = "start.spec_json";
 
 impl Wire for OrderOwner {
     type Proto = pb::OrderOwner;
@@ -22,17 +20,6 @@ impl Wire for OrderOwner {
     }
 }
 
-fn spec_to_json(spec: &ContainerSpec) -> Result<Vec<u8>, WireError> {
-    let json = serde_json::to_vec(spec).map_err(|error| WireError::bad("start.spec_json", error))?;
-    within("a container's spec", json.len(), SPEC_BYTES_MAX)?;
-    Ok(json)
-}
-
-fn spec_from_json(json: &[u8]) -> Result<Arc<ContainerSpec>, WireError> {
-    within("a container's spec", json.len(), SPEC_BYTES_MAX)?;
-    serde_json::from_slice(json).map(Arc::new).map_err(|error| WireError::bad("start.spec_json", error))
-}
-
 impl Wire for HostOrder {
     type Proto = pb::HostOrder;
 
@@ -42,7 +29,7 @@ impl Wire for HostOrder {
             Self::Start { owner, container, spec } => Order::Start(pb::Start {
                 owner: Some(owner.to_proto()?),
                 container: Some(container.to_proto()?),
-                spec_json: spec_to_json(spec)?,
+                spec_json: to_json(SPEC, &**spec)?,
             }),
             Self::Stop { owner, container } => {
                 Order::Stop(pb::Stop { owner: Some(owner.to_proto()?), container: Some(container.to_proto()?) })
@@ -63,7 +50,7 @@ impl Wire for HostOrder {
             Order::Start(start) => Self::Start {
                 owner: required("start.owner", start.owner)?,
                 container: required("start.container", start.container)?,
-                spec: spec_from_json(&start.spec_json)?,
+                spec: Arc::new(from_json::<ContainerSpec>(SPEC, &start.spec_json)?),
             },
             Order::Stop(stop) => Self::Stop {
                 owner: required("stop.owner", stop.owner)?,
