@@ -403,6 +403,9 @@ impl<M: Machine> Prepared<M> {
             return Err(SpawnError::Down);
         }
         if state.slots.len() >= ACTORS_MAX {
+            state.slots.retain(|slot| !slot.actor.probe().state().is_over());
+        }
+        if state.slots.len() >= ACTORS_MAX {
             return Err(SpawnError::TooMany { limit: ACTORS_MAX });
         }
         // A name may be used again once its actor was stopped.
