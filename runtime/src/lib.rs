@@ -1,5 +1,6 @@
 //! The host: what runs on each machine and runs its containers.
 #![deny(missing_docs)]
 
+pub mod cgroup;
 pub mod image;
 pub mod shim;

@@ -16,6 +16,8 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 /// How often a cgroup that is still busy is tried again. The kernel needs a moment after the last process has gone.
 const REMOVE_TRIES_MAX: u32 = 50;
+/// How often a cgroup is made again that vanished meanwhile.
+const MAKE_TRIES_MAX: u32 = 100;
 /// The pause between two tries.
 const REMOVE_PAUSE: Duration = Duration::from_millis(10);
 /// How often the processes are listed and killed; each time catches those that were forked meanwhile.
@@ -188,6 +190,29 @@ impl Cgroups {
                 Ok(())
             });
         }
+    }
+
+    /// Makes a cgroup in every hierarchy that limits things. Others may be removing the ones above it at the same time.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn make(&self, path: &Path) -> io::Result<()> {
+        let unified = self.is_unified();
+        let limiting = self.hierarchies.iter().filter(|one| {
+            if unified { one.unified } else { one.controllers.iter().any(|name| !name.starts_with("name=")) }
+        });
+        for one in limiting {
+            let dir = below(&one.mount, path);
+            let mut tries = 0;
+            while let Err(error) = fs::create_dir_all(&dir) {
+                tries += 1;
+                if error.kind() != ErrorKind::NotFound || tries == MAKE_TRIES_MAX {
+                    let text = format!("cgroup {} can't be made: {error}", dir.display());
+                    return Err(io::Error::new(error.kind(), text));
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Removes a cgroup and everything below it from every hierarchy. It must have no processes.

@@ -3,16 +3,15 @@
 use std::path::Path;
 
 use libcontainer::container::Container;
-use nix::{
-    errno::Errno,
-    sys::{
-        signal::{SigSet, Signal},
-        wait::{WaitPidFlag, WaitStatus, waitpid},
-    },
-};
+use nix::sys::signal::{SigSet, Signal};
 use polder_shim::{
     EXIT_FILE, ExitRecord, LAUNCH_FILE, LIBCONTAINER_DIR, Launch, Outcome, PROTOCOL_VERSION, SHIM_FILE, ShimRecord,
     cgroup::Cgroups, read_record, write_record,
+};
+
+use rustix::{
+    io::Errno,
+    process::{WaitOptions, wait},
 };
 
 use crate::{
@@ -23,6 +22,9 @@ use crate::{
 /// What somebody may send to every process they see. The exit status of the container would be lost with the waiter.
 const NOT_FOR_US: [Signal; 6] =
     [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP, Signal::SIGQUIT, Signal::SIGUSR1, Signal::SIGUSR2];
+
+/// `__WALL`.
+const WAIT_ALL: u32 = 0x4000_0000;
 
 /// Waits for `init`, records its end, and gives back everything but the state directory.
 pub(crate) fn run(dir: &Path, init: i32) -> Result<(), String> {
@@ -58,15 +60,21 @@ pub(crate) fn run(dir: &Path, init: i32) -> Result<(), String> {
 }
 
 fn wait_for(init: i32) -> Result<Outcome, String> {
+    // Also what was cloned with another signal than SIGCHLD.
+    let any = WaitOptions::from_bits_retain(WAIT_ALL);
     loop {
-        match waitpid(None, Some(WaitPidFlag::__WALL)) {
-            Ok(WaitStatus::Exited(pid, code)) if pid.as_raw() == init => return Ok(Outcome::Code { code }),
-            Ok(WaitStatus::Signaled(pid, signal, _)) if pid.as_raw() == init => {
-                return Ok(Outcome::Signal { signal: signal as i32 });
-            }
-            // Somebody else's orphan, reaped.
-            Ok(_) | Err(Errno::EINTR) => {}
+        let (pid, status) = match wait(any) {
+            Ok(Some(ended)) => ended,
+            Ok(None) | Err(Errno::INTR) => continue,
             Err(error) => return Err(format!("how the container ended can't be known: {error}")),
+        };
+        // Anything else is an orphan that came to us, and is reaped now.
+        if pid.as_raw_nonzero().get() == init {
+            match (status.exit_status(), status.terminating_signal()) {
+                (Some(code), _) => return Ok(Outcome::Code { code }),
+                (None, Some(signal)) => return Ok(Outcome::Signal { signal }),
+                (None, None) => {}
+            }
         }
     }
 }

@@ -15,8 +15,24 @@
 //!        ◀─ends───── exit.json is written, cgroups are gone, the shim ends (seen through its pidfd)
 //! ```
 
+mod adopt;
+mod binary;
+mod container;
 mod error;
+mod handshake;
+pub mod limits;
+mod pidfd_info;
 mod port;
+mod process;
+mod runtime;
+mod seccomp;
+mod spawn;
+mod spec;
+mod state_dir;
+mod watch;
 
+pub use binary::ShimBinary;
 pub use error::RuntimeError;
 pub use port::{Adopted, Bind, ContainerUsage, Created, Exit, LaunchSpec, Runtime};
+pub use runtime::{ShimRuntime, ShimRuntimeConfig};
+pub use state_dir::container_name;

@@ -96,6 +96,13 @@ pub enum Adopted {
         /// What was found.
         reason: String,
     },
+    /// Something is there that can't be understood or cleaned up, perhaps of a newer version; it was left as it is.
+    Unreadable {
+        /// The state directory.
+        dir: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
 }
 
 /// What a container uses now.
