@@ -5,7 +5,7 @@
 
 use futures::future::BoxFuture;
 use polder_core::machine::{Effects, Machine, Violation};
-use polder_shell::{ActorOptions, Commit, Journal, RestoreError, Restoring, Role, Tree, TreeOptions};
+use polder_shell::{ActorOptions, Commit, Journal, RestoreError, Restored, Restoring, Role, Tree, TreeOptions};
 use polder_types::Timestamp;
 use std::{error::Error, sync::Arc, time::Instant};
 
@@ -52,8 +52,8 @@ impl Role for Nothing {
     type Machine = Counter;
     type Key = u64;
 
-    async fn restore(&mut self, _: Restoring<'_, u64>) -> Result<Counter, RestoreError> {
-        Ok(Counter::default())
+    async fn restore(&mut self, _: Restoring<'_, u64>) -> Result<Restored<Counter>, RestoreError> {
+        Ok((Counter::default(), Effects::none()))
     }
 
     fn journal(&self) -> Arc<dyn Journal<()>> {

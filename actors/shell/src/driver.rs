@@ -16,7 +16,7 @@ use crate::{
     inbox::Inbox,
     panic::{Guarded, guard},
     pipeline::Pipeline,
-    role::{Commit, EffectOf, EventOf, RestoreError, RestoreReason, Restoring, Role},
+    role::{Commit, EffectOf, EventOf, RestoreError, RestoreReason, Restored, Restoring, Role},
     shell::ActorOptions,
     status::{ActorState, Probe},
 };
@@ -64,11 +64,11 @@ enum Next {
     Exit(Exit),
 }
 
-type Restored<R> = (R, Result<<R as Role>::Machine, RestoreError>);
+type RoleBack<R> = (R, Result<Restored<<R as Role>::Machine>, RestoreError>);
 
 enum Phase<R: Role> {
     /// The role is within the future until it resolves.
-    Restoring(LocalBoxFuture<'static, Restored<R>>, RestoreReason),
+    Restoring(LocalBoxFuture<'static, RoleBack<R>>, RestoreReason),
     Pausing(BoxFuture<'static, ()>, RestoreReason),
     Running(R::Machine),
     Settling(Next),
@@ -266,17 +266,18 @@ impl<R: Role> Driver<R> {
         self.phase = Phase::Restoring(restore.boxed_local(), reason);
     }
 
-    fn restored(&mut self, role: R, result: Result<R::Machine, RestoreError>) {
+    fn restored(&mut self, role: R, result: Result<Restored<R::Machine>, RestoreError>) {
         let Phase::Restoring(_, reason) = mem::replace(&mut self.phase, Phase::Over) else { return };
         let journal = guard(|| role.journal());
         self.role = Some(role);
         let error = match (result, journal) {
-            (Ok(machine), Ok(journal)) => {
+            (Ok((machine, effects)), Ok(journal)) => {
                 self.attempt = 0;
                 self.pipeline.begin(journal);
                 self.phase = Phase::Running(machine);
                 self.probe.set(self.working_state());
                 self.wake_not_before = Timestamp(0);
+                self.finish(None, Ok(effects));
                 self.wake();
                 return;
             }

@@ -38,7 +38,7 @@ pub use faults::{Backoff, RestartPolicy};
 pub use panic::Panic;
 pub use port::{Drain, MailboxStatus, Port, PortError};
 pub use query::{Handle, QueryError};
-pub use role::{Commit, Journal, RestoreError, RestoreReason, Restoring, Role};
+pub use role::{Commit, Journal, RestoreError, RestoreReason, Restored, Restoring, Role};
 pub use shell::ActorOptions;
 pub use spawner::SpawnError;
 pub use status::{ActorState, ActorStatus};

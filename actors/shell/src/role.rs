@@ -2,7 +2,7 @@
 
 use crate::Panic;
 use futures::future::BoxFuture;
-use polder_core::machine::{Machine, Violation};
+use polder_core::machine::{Effects, Machine, Violation};
 use polder_types::Timestamp;
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
@@ -117,6 +117,9 @@ pub struct Restoring<'a, Key> {
     pub now: Timestamp,
 }
 
+/// A machine fresh from its durable state, and what it wants done on account of that.
+pub type Restored<M> = (M, Effects<M>);
+
 pub(crate) type EventOf<R> = <<R as Role>::Machine as Machine>::Event;
 pub(crate) type EffectOf<R> = <<R as Role>::Machine as Machine>::Effect;
 pub(crate) type DeltaOf<R> = <<R as Role>::Machine as Machine>::Delta;
@@ -135,9 +138,9 @@ pub trait Role: Sized + 'static {
 
     /// Builds the machine from its durable state. No commit is under way when this is called.
     ///
-    /// The shell calls the machine's `wake` right after, whatever its deadline: what must be done after a restore, the
-    /// machine asks for there.
-    async fn restore(&mut self, restoring: Restoring<'_, Self::Key>) -> Result<Self::Machine, RestoreError>;
+    /// What the machine wants done on account of its restore is carried out first; then the shell calls its `wake`,
+    /// whatever its deadline.
+    async fn restore(&mut self, restoring: Restoring<'_, Self::Key>) -> Result<Restored<Self::Machine>, RestoreError>;
 
     /// Where changes of state go. Asked for after each restore.
     fn journal(&self) -> Arc<dyn Journal<DeltaOf<Self>>>;

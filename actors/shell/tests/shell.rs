@@ -167,6 +167,19 @@ async fn one_key_is_quarantined_while_the_others_live() {
 }
 
 #[actix::test]
+async fn a_restore_knows_what_to_leave_out_and_its_effects_come_first() {
+    let (tree, disk) = (tree(), Disk::default());
+    disk.announce();
+    let toy = spawn(&tree, "toy", &disk);
+    for _ in 0..2 {
+        toy.port().try_send(Event::Poison { key: 13 }).unwrap();
+    }
+    until("quarantined", || disk.log().len() == 6).await;
+    let restored = |keys: &str| [format!("restored after {keys}"), "awake".to_owned()];
+    assert_eq!(disk.log(), [restored("{}"), restored("{}"), restored("{13}")].concat());
+}
+
+#[actix::test]
 async fn a_broken_rule_restores_before_any_effect_is_seen() {
     let (tree, disk) = (tree(), Disk::default());
     let toy = spawn(&tree, "toy", &disk);

@@ -4,7 +4,7 @@
 use futures::future::BoxFuture;
 use polder_core::machine::{Effects, Machine, Violation};
 use polder_shell::{
-    ActorOptions, Backoff, Clock, Commit, Handle, Journal, Panic, RestartPolicy, RestoreError, RestoreReason,
+    ActorOptions, Backoff, Clock, Commit, Handle, Journal, Panic, RestartPolicy, RestoreError, RestoreReason, Restored,
     Restoring, Role, Tree, TreeOptions,
 };
 use polder_types::{Millis, Timestamp};
@@ -142,6 +142,7 @@ struct DiskState {
     diverted: Vec<u32>,
     quarantined: Vec<u32>,
     panics: Vec<String>,
+    announce: bool,
 }
 
 /// Durable state, and everything that the role saw.
@@ -157,6 +158,10 @@ impl Disk {
     }
     pub fn hold(&self) {
         self.with(|disk| disk.holding = true);
+    }
+    /// Has restores say so.
+    pub fn announce(&self) {
+        self.with(|disk| disk.announce = true);
     }
     pub fn depth(&self, depth: usize) {
         self.with(|disk| disk.depth = depth);
@@ -235,7 +240,7 @@ impl Role for ToyRole {
     type Machine = Toy;
     type Key = u32;
 
-    async fn restore(&mut self, restoring: Restoring<'_, u32>) -> Result<Toy, RestoreError> {
+    async fn restore(&mut self, restoring: Restoring<'_, u32>) -> Result<Restored<Toy>, RestoreError> {
         tokio::task::yield_now().await;
         self.0.with(|disk| {
             disk.reasons.push(short(restoring.reason).to_owned());
@@ -243,7 +248,11 @@ impl Role for ToyRole {
                 return Err(error);
             }
             let sums = disk.durable.clone();
-            Ok(Toy { total: sums.values().sum(), sums, ..Toy::default() })
+            let mut effects = Effects::none();
+            if disk.announce {
+                effects.after(Effect::Said(format!("restored after {:?}", restoring.quarantined)));
+            }
+            Ok((Toy { total: sums.values().sum(), sums, ..Toy::default() }, effects))
         })
     }
 
