@@ -27,6 +27,11 @@ pub mod watch;
 
 mod background;
 
+#[cfg(feature = "conformance")]
+pub mod conformance;
+#[cfg(feature = "testing")]
+pub mod testing;
+
 
 pub use clock::Moment;
 pub use embedded::EmbeddedStore;
