@@ -19,7 +19,7 @@ use libcontainer::{
     oci_spec::runtime::Spec,
     syscall::syscall::SyscallType,
 };
-use nix::sys::signal::{SigHandler, SigSet, Signal, signal};
+use nix::sys::signal::SigSet;
 use polder_shim::{
     BYTE_GO, EXIT_FILE, ExitRecord, LAUNCH_FILE, LIBCONTAINER_DIR, Launch, MESSAGE_CREATED, MESSAGE_ERROR,
     MESSAGE_RUNNING, PROTOCOL_VERSION, ProcessMark, ROOTFS_DIR, SHIM_FILE, ShimRecord, boot_id, cgroup::Cgroups,
@@ -125,14 +125,27 @@ fn become_a_clean_parent() -> Result<(), String> {
     // process leads a group already, which is as good.
     let _ = setsid();
     set_child_subreaper(Some(getpid())).map_err(|error| format!("orphans can't be adopted: {error}"))?;
-    // Rust programs ignore SIGPIPE, and what is ignored or blocked is inherited over an exec.
-    // SAFETY: there is one thread, and the default action is no code of ours.
-    #[allow(unsafe_code)]
-    unsafe { signal(Signal::SIGPIPE, SigHandler::SigDfl) }
-        .map_err(|error| format!("the signals can't be reset: {error}"))?;
+    reset_signals();
     SigSet::empty().thread_set_mask().map_err(|error| format!("the signals can't be unblocked: {error}"))?;
     // libcontainer changes it for moments; nothing must be held by it.
     std::env::set_current_dir("/").map_err(|error| format!("/: {error}"))
+}
+
+/// What is ignored is inherited over an exec: SIGPIPE, which Rust programs ignore, and whatever the agent's own parents
+/// had ignored. The C library hides two signals from its own call, so the kernel is asked.
+fn reset_signals() {
+    const SIGNALS: std::ops::RangeInclusive<libc::c_int> = 1..=64;
+    /// The kernel's `struct sigaction`: handler, flags, restorer and mask, all zero, which is the default action.
+    const DEFAULT: [usize; 4] = [0; 4];
+    const MASK_BYTES: usize = 8;
+    for signal in SIGNALS {
+        // SAFETY: the structure is as large as the kernel reads, and the default action is no code of ours. There is one
+        // thread. For the two signals that can't be set it says so, which is as good.
+        #[allow(unsafe_code)]
+        unsafe {
+            libc::syscall(libc::SYS_rt_sigaction, signal, &raw const DEFAULT, std::ptr::null_mut::<usize>(), MASK_BYTES);
+        }
+    }
 }
 
 /// Fills in what only the image knows: the user's numbers and home.

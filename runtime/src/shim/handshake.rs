@@ -40,7 +40,10 @@ async fn answer(socket: &mut UnixStream, shim: &Process, dir: &StateDir, wanted:
     let ended = tokio::select! {
         biased;
         () = read_line(socket, &mut text) => false,
-        _ = shim.ended() => true,
+        ended = shim.ended() => {
+            ended.map_err(|error| Failure::Said(format!("its shim can't be watched: {error}")))?;
+            true
+        }
     };
     if ended {
         read_what_is_there(socket, &mut text);

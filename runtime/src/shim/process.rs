@@ -66,9 +66,11 @@ impl Process {
 
     /// Waits until it has ended. If it is a child of this process it is reaped.
     pub(crate) async fn ended(&self) -> io::Result<Option<Ended>> {
-        // SAFETY: the descriptor is borrowed from `self`, which outlives the registration, and nothing closes it.
+        // One of its own for each who waits: a descriptor can be registered once only.
+        let own = self.pidfd.try_clone()?;
+        // SAFETY: the registration owns the descriptor, so it is open as long as it is registered.
         #[allow(unsafe_code)]
-        let watched = unsafe { AsyncFd::register_with_interest(self.pidfd.as_fd(), Interest::READABLE) }?;
+        let watched = unsafe { AsyncFd::register_with_interest(own, Interest::READABLE) }?;
         // A pidfd is readable from the end of its process on, for ever.
         let _ = watched.readable().await?;
         Ok(self.reap())
