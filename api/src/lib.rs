@@ -13,6 +13,8 @@
 //! Nothing here decides anything, and nothing here panics on what it is given.
 #![deny(missing_docs)]
 
+#[cfg(feature = "client")]
+pub mod client;
 pub mod dto;
 pub mod job_file;
 pub mod limits;

@@ -64,3 +64,9 @@ pub const BODY_BYTES_MAX: usize = 4 << 20;
 pub const DRAIN_DEADLINE_MAX: Millis = Millis::from_secs(30 * 86_400);
 /// How often a stream without news shows that it lives.
 pub const KEEP_ALIVE: core::time::Duration = core::time::Duration::from_secs(15);
+/// How long the client waits for a connection.
+pub const CONNECT_TIMEOUT: core::time::Duration = core::time::Duration::from_secs(5);
+/// How long the client waits for an answer.
+pub const ANSWER_TIMEOUT: core::time::Duration = core::time::Duration::from_secs(30);
+/// How long a stream may be silent before the client takes it for dead: longer than [`KEEP_ALIVE`].
+pub const SILENCE_MAX: core::time::Duration = core::time::Duration::from_secs(45);

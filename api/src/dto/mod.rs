@@ -9,6 +9,7 @@ mod foreign;
 mod host;
 mod job;
 mod node;
+mod query;
 mod quota;
 mod why;
 
@@ -20,5 +21,6 @@ pub use job::{
     StopResponse, TaskPhase, TaskView, Wait, WaitCount,
 };
 pub use node::{Check, Ready};
+pub use query::{LogQuery, Page};
 pub use quota::{QuotaList, QuotaPart, QuotaRequest, QuotaView};
 pub use why::{Rejection, WhyView};

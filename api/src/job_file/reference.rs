@@ -114,8 +114,11 @@ fn one_line(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
+/// The comment of a field. A reference that may be absent or has a default carries it one level down.
 fn description(schema: &Value) -> String {
-    schema.get("description").and_then(Value::as_str).unwrap_or_default().to_owned()
+    let own = |schema: &Value| schema.get("description").and_then(Value::as_str).map(str::to_owned);
+    let inner = || schema.get("oneOf").and_then(Value::as_array).into_iter().flatten().find_map(own);
+    own(schema).or_else(inner).unwrap_or_default()
 }
 
 /// The type in words.

@@ -2,50 +2,18 @@
 
 use crate::{
     dto::{
-        ApplyResponse, DrainRequest, DrainView, EventList, EventView, HostList, HostView, JobList, JobStatus,
-        QuotaList, QuotaRequest, QuotaView, Ready, SliceList, SliceStatus, StopResponse, WhyView,
+        ApplyResponse, DrainRequest, DrainView, EventList, EventView, HostList, HostView, JobList, JobStatus, LogQuery,
+        Page, QuotaList, QuotaRequest, QuotaView, Ready, SliceList, SliceStatus, StopResponse, WhyView,
     },
-    limits,
     problem::Problem,
 };
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::stream::LocalBoxStream;
 use polder_types::{AccountId, Allotment, HostId, JobId, JobSpec, Slice, TaskId};
-use serde::Deserialize;
 
 /// A stream of an answer. It ends when the client goes away (it is dropped) or when there is nothing more.
 pub type Stream<T> = LocalBoxStream<'static, T>;
-
-/// Which part of a list is wanted.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize, utoipa::IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub struct Page {
-    /// Items of a page: 1 to 1,000.
-    #[serde(default = "page_default")]
-    pub limit: u32,
-    /// Read on behind this: the `next` of the page before.
-    #[serde(default)]
-    pub after: Option<String>,
-}
-
-const fn page_default() -> u32 {
-    limits::PAGE_DEFAULT
-}
-
-/// Which logs are wanted.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, utoipa::IntoParams)]
-#[serde(deny_unknown_fields)]
-#[into_params(parameter_in = Query)]
-pub struct LogQuery {
-    /// Go on with what the task prints from now on.
-    #[serde(default)]
-    pub follow: bool,
-    /// Begin with so many last lines; all that are kept without it.
-    #[serde(default)]
-    pub tail: Option<u32>,
-}
 
 /// What a region and the federation can both do. Futures need not be `Send`: each worker runs its own.
 #[async_trait(?Send)]

@@ -1,15 +1,10 @@
 //! The handlers that regions and the federation have in common.
 
-use super::{
-    answer::ProblemResponse,
-    front::{Front, LogQuery, Page},
-    region::mismatch,
-    stream,
-};
+use super::{answer::ProblemResponse, front::Front, region::mismatch, stream};
 use crate::{
     dto::{
-        ApplyResponse, DrainRequest, DrainView, EventList, HostList, HostView, JobList, JobStatus, QuotaList,
-        QuotaRequest, QuotaView, Ready, StopResponse, WhyView,
+        ApplyResponse, DrainRequest, DrainView, EventList, HostList, HostView, JobList, JobStatus, LogQuery, Page,
+        QuotaList, QuotaRequest, QuotaView, Ready, StopResponse, WhyView,
     },
     job_file::{self, Format, JobFile},
     limits, paths,

@@ -26,7 +26,7 @@ mod region;
 mod stream;
 
 pub use answer::ProblemResponse;
-pub use front::{Front, LogQuery, Page, RegionFront, Stream};
+pub use front::{Front, RegionFront, Stream};
 pub use openapi::{federation_openapi, region_openapi};
 
 use crate::{
