@@ -11,4 +11,5 @@ pub mod intent_router;
 pub mod job_shard;
 pub mod machine;
 pub mod message;
+mod outbox;
 pub mod quota_ledger;

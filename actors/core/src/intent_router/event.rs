@@ -2,7 +2,7 @@
 
 use super::state::IntentRecord;
 use crate::message::{Notice, ReplyId, SliceStatus};
-use alloc::{string::String, vec::Vec};
+use alloc::{boxed::Box, string::String, vec::Vec};
 use polder_types::{Generation, JobId, JobSpec, RegionId, Slice, SliceVersion, Timestamp};
 
 /// What happened.
@@ -13,7 +13,7 @@ pub enum Event {
         /// Who asks.
         reply: ReplyId,
         /// The job.
-        spec: JobSpec,
+        spec: Box<JobSpec>,
     },
     /// Somebody ordered a job to stop.
     Stop {
@@ -81,7 +81,7 @@ pub enum Effect {
         /// The region.
         region: RegionId,
         /// The slice.
-        slice: Slice,
+        slice: Box<Slice>,
     },
     /// Answer somebody.
     Reply {
@@ -98,7 +98,7 @@ pub enum Effect {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Delta {
     /// This intent is now so.
-    Put(IntentRecord),
+    Put(Box<IntentRecord>),
     /// This intent is forgotten.
     Delete(JobId),
 }

@@ -1,8 +1,11 @@
-//! What the intent router remembers.
+//! What the intent router remembers, and how it starts.
 
-use crate::machine::Effects;
-use alloc::collections::BTreeMap;
-use polder_types::{Generation, JobSpec, RegionId, Slice, SliceVersion, Slots, Timestamp};
+use crate::{machine::Effects, message::SliceStatus, outbox::Outbox};
+use alloc::{
+    collections::{BTreeMap, BTreeSet},
+    string::String,
+};
+use polder_types::{Generation, JobId, JobSpec, RegionId, Slice, SliceVersion, Slots, Timestamp};
 use serde::{Deserialize, Serialize};
 
 /// The part of an intent that one region has, or is to have.
@@ -14,7 +17,7 @@ pub struct Share {
     pub target: Slots,
     /// Slots that were taken away and may still run here, until the region has said that nothing of them is left.
     pub leaving: Slots,
-    /// The version of the newest slice.
+    /// The version of the newest slice; 0 before the first.
     pub version: SliceVersion,
 }
 
@@ -27,15 +30,15 @@ pub struct IntentRecord {
     pub generation: Generation,
     /// Whether the job was ordered to stop.
     pub stopped: bool,
-    /// Every region that has a share, or had one that is not known to be gone.
+    /// Every region that has a share or ever had one: a region is told of an empty share, never of none.
     pub regions: BTreeMap<RegionId, Share>,
 }
 
 impl IntentRecord {
-    /// The slice that a region is to have now.
+    /// The slice that a region is to have now; none before its first.
     #[must_use]
     pub fn slice(&self, region: &RegionId) -> Option<Slice> {
-        let share = self.regions.get(region)?;
+        let share = self.regions.get(region).filter(|share| share.version > SliceVersion(0))?;
         Some(Slice {
             spec: self.spec.clone(),
             slots: share.slots.clone(),
@@ -46,9 +49,10 @@ impl IntentRecord {
 }
 
 /// Whether a region is heard.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RegionHealth {
     /// Not since this router started.
+    #[default]
     Unheard,
     /// Heard lately.
     Heard,
@@ -59,14 +63,52 @@ pub enum RegionHealth {
     },
 }
 
+/// What is known of a region. Soft: the region says it again.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Region {
+    pub(super) health: RegionHealth,
+    pub(super) as_of: Option<Timestamp>,
+    pub(super) statuses: BTreeMap<JobId, SliceStatus>,
+    /// The newest version of each slice that the region is known to have.
+    pub(super) acked: BTreeMap<JobId, SliceVersion>,
+    /// Why it refused a slice of this version.
+    pub(super) refused: BTreeMap<JobId, (SliceVersion, String)>,
+}
+
 /// Splits jobs over regions and keeps each region's slice as it should be.
 #[derive(Debug, Default)]
-pub struct IntentRouter {}
+pub struct IntentRouter {
+    pub(super) intents: BTreeMap<JobId, IntentRecord>,
+    pub(super) regions: BTreeMap<RegionId, Region>,
+    /// Slices that regions are not known to have.
+    pub(super) outbox: Outbox<JobId>,
+}
 
 impl IntentRouter {
-    /// Starts from its durable intents. Regions are told of by events.
-    pub fn restore(records: impl IntoIterator<Item = IntentRecord>, now: Timestamp) -> (Self, Effects<Self>) {
-        let _ = (records.into_iter().count(), now);
-        (Self {}, Effects::none())
+    /// Starts from its durable intents. Regions are told of by events, and what they lack is sent when they are heard.
+    pub fn restore(records: impl IntoIterator<Item = IntentRecord>, _now: Timestamp) -> (Self, Effects<Self>) {
+        let intents: BTreeMap<JobId, IntentRecord> =
+            records.into_iter().map(|record| (record.spec.id.clone(), record)).collect();
+        let mut router = Self { intents, ..Self::default() };
+        // A region that has a share is one of the federation's, also before anybody says so again.
+        let shares = router.intents.values().flat_map(|record| record.regions.keys());
+        let regions: BTreeSet<RegionId> = shares.cloned().collect();
+        for region in regions {
+            router.know(&region);
+        }
+        (router, Effects::none())
+    }
+
+    /// Takes a region in. Until it is heard and has said what it has, each of its slices is to be sent.
+    pub(super) fn know(&mut self, region: &RegionId) {
+        if self.regions.contains_key(region) {
+            return;
+        }
+        self.regions.insert(region.clone(), Region::default());
+        for (job, record) in &self.intents {
+            if record.slice(region).is_some() {
+                self.outbox.want(region, job, None);
+            }
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::state::QuotaRecord;
 use crate::message::{Notice, ReplyId};
-use alloc::{collections::BTreeMap, string::String, vec::Vec};
+use alloc::{boxed::Box, collections::BTreeMap, string::String, vec::Vec};
 use polder_types::{AccountId, Allotment, Amounts, Quota, RegionId, Timestamp};
 
 /// What a region says of one account.
@@ -96,7 +96,7 @@ pub enum Effect {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Delta {
     /// This quota is now so.
-    Put(QuotaRecord),
+    Put(Box<QuotaRecord>),
 }
 
 /// What somebody who asked is answered.

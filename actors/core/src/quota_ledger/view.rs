@@ -1,8 +1,8 @@
 //! What others may read of the quota ledger.
 
-use super::state::Share;
-use alloc::vec::Vec;
-use polder_types::{Amounts, Quota, RegionId, Timestamp};
+use super::state::{QuotaLedger, QuotaRecord, Share};
+use alloc::{string::String, vec::Vec};
+use polder_types::{AccountId, Amounts, Quota, RegionId, Timestamp};
 
 /// One region's part of a quota.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,6 +19,8 @@ pub struct ShareView {
     pub as_of: Option<Timestamp>,
     /// Whether it is heard now.
     pub heard: bool,
+    /// Why it refused what was sent last, if it did.
+    pub refused: Option<String>,
 }
 
 /// A quota with what is known of its parts.
@@ -30,4 +32,45 @@ pub struct QuotaView<'a> {
     pub used: Amounts,
     /// Its parts, in order of region.
     pub regions: Vec<ShareView>,
+}
+
+impl QuotaLedger {
+    /// Every quota, in order of account.
+    pub fn quotas(&self) -> impl Iterator<Item = QuotaView<'_>> + '_ {
+        self.quotas.values().map(|record| self.quota_view(record))
+    }
+
+    /// One quota.
+    #[must_use]
+    pub fn quota(&self, account: &AccountId) -> Option<QuotaView<'_>> {
+        self.quotas.get(account).map(|record| self.quota_view(record))
+    }
+
+    /// How many allotments are not known to have reached their regions.
+    #[must_use]
+    pub fn puts_pending(&self) -> usize {
+        self.outbox.len()
+    }
+
+    fn quota_view<'a>(&'a self, record: &'a QuotaRecord) -> QuotaView<'a> {
+        let account = &record.quota.account;
+        let share_view = |(region, share): (&RegionId, &Share)| {
+            let known = self.regions.get(region);
+            let as_of = known.and_then(|known| known.as_of);
+            let said = known.filter(|_| as_of.is_some());
+            let refused = known.and_then(|known| known.refused.get(account));
+            ShareView {
+                region: region.clone(),
+                wanted: record.quota.regions.get(region).copied().unwrap_or_default(),
+                share: share.clone(),
+                used: said.map(|known| known.used.get(account).copied().unwrap_or_default()),
+                as_of,
+                heard: known.is_some_and(|known| known.heard),
+                refused: refused.map(|(_, why)| why.clone()),
+            }
+        };
+        let regions: Vec<ShareView> = record.regions.iter().map(share_view).collect();
+        let used = regions.iter().filter_map(|share| share.used).fold(Amounts::default(), Amounts::plus);
+        QuotaView { quota: &record.quota, used, regions }
+    }
 }
