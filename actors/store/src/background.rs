@@ -13,11 +13,7 @@ pub(crate) fn background() -> io::Result<&'static Handle> {
     if let Some(runtime) = RUNTIME.get() {
         return Ok(runtime.handle());
     }
-    let runtime = Builder::new_multi_thread()
-        .worker_threads(1)
-        .thread_name("polder-store")
-        .enable_all()
-        .build()?;
+    let runtime = Builder::new_multi_thread().worker_threads(1).thread_name("polder-store").enable_all().build()?;
     // Somebody else may have been faster; a runtime must not be dropped inside another one, so it is shut down aside.
     if let Err(spare) = RUNTIME.set(runtime) {
         spare.shutdown_background();

@@ -5,8 +5,8 @@
 
 use crate::{
     owner::{EPOCHS, parse_epoch},
-    store::{Commit, Entry, Store, StoreError},
     sequence::commit_all,
+    store::{Commit, Entry, Store, StoreError},
     txn::{Compare, Op, Txn, TxnRefused},
 };
 use polder_types::{Incarnation, OwnerEpoch};
@@ -123,7 +123,8 @@ async fn read_entry(store: &dyn Store) -> Result<Option<(StoreIdentity, Entry)>,
         format: u64,
     }
     let Some(entry) = store.get(IDENTITY_KEY).await? else { return Ok(None) };
-    let corrupt = |error: serde_json::Error| StoreError::Corrupt { key: IDENTITY_KEY.to_owned(), why: error.to_string() };
+    let corrupt =
+        |error: serde_json::Error| StoreError::Corrupt { key: IDENTITY_KEY.to_owned(), why: error.to_string() };
     let Format { format } = serde_json::from_slice(&entry.value).map_err(corrupt)?;
     if format > STORE_FORMAT {
         return Err(StoreError::TooNew { what: "the store".to_owned(), found: format, known: STORE_FORMAT });
@@ -188,10 +189,7 @@ async fn mark(store: &dyn Store, kind: StoreKind, id: &str) -> Result<StoreIdent
 ///
 /// # Errors
 /// When the store has no identity, or can't answer.
-pub async fn raise_incarnation(
-    store: &dyn Store,
-    seen: Option<Incarnation>,
-) -> Result<StoreIdentity, IdentityError> {
+pub async fn raise_incarnation(store: &dyn Store, seen: Option<Incarnation>) -> Result<StoreIdentity, IdentityError> {
     let Some((mut identity, entry)) = read_entry(store).await? else {
         return Err(IdentityError::NotWritten("it has none yet; open it first".to_owned()));
     };

@@ -16,11 +16,7 @@ use std::{
     },
     time::Duration,
 };
-use tokio::{
-    sync::watch,
-    task::JoinHandle,
-    time::sleep,
-};
+use tokio::{sync::watch, task::JoinHandle, time::sleep};
 
 /// The id of a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

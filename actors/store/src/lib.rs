@@ -32,7 +32,6 @@ pub mod conformance;
 #[cfg(feature = "testing")]
 pub mod testing;
 
-
 pub use clock::Moment;
 pub use embedded::EmbeddedStore;
 pub use etcd::EtcdStore;

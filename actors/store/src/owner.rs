@@ -206,12 +206,7 @@ pub async fn owner_of(store: &dyn Store, key: &OwnerKey) -> Result<Option<OwnerR
 /// # Errors
 /// When somebody else has it, the lease is lost, or the store can't answer. When the outcome was unknown, asking again
 /// with the same lease finds out.
-pub async fn acquire(
-    store: &dyn Store,
-    key: &OwnerKey,
-    holder: &str,
-    lease: &Lease,
-) -> Result<Owned, AcquireError> {
+pub async fn acquire(store: &dyn Store, key: &OwnerKey, holder: &str, lease: &Lease) -> Result<Owned, AcquireError> {
     if !lease.is_valid(Moment::now()) {
         return Err(AcquireError::LeaseLost { key: key.clone() });
     }
@@ -237,10 +232,7 @@ pub async fn acquire(
         .map_err(|error| StoreError::Corrupt { key: key.owner_key(), why: error.to_string() })?;
     let txn = Txn::new(
         vec![Compare::absent(key.owner_key()), unchanged],
-        vec![
-            Op::put(key.epoch_key(), epoch.to_string()),
-            Op::put_leased(key.owner_key(), value.clone(), lease.id()),
-        ],
+        vec![Op::put(key.epoch_key(), epoch.to_string()), Op::put_leased(key.owner_key(), value.clone(), lease.id())],
     )?;
     match store.commit(txn).await {
         Commit::Committed { revision } => {

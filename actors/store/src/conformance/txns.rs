@@ -82,8 +82,7 @@ pub(super) async fn list_and_compare_conflict(store: Arc<dyn Store>) {
     let listing = store.list("jobs/").await.unwrap();
     // Somebody else changes what was listed.
     put(&*store, "jobs/1", "b").await;
-    let outcome =
-        commit(&*store, vec![Compare::unchanged(&listing.entries[0])], vec![Op::put("jobs/1", "c")]).await;
+    let outcome = commit(&*store, vec![Compare::unchanged(&listing.entries[0])], vec![Op::put("jobs/1", "c")]).await;
     conflict(&outcome);
     assert_eq!(value(&*store, "jobs/1").await.as_deref(), Some("b"));
     let again = store.list("jobs/").await.unwrap();

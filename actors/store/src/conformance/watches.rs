@@ -91,7 +91,8 @@ pub(super) async fn many_watchers(store: Arc<dyn Store>) {
     let watchers: Vec<_> = (0..WATCHERS)
         .map(|index| {
             let mut watch = store.watch(if index % 2 == 0 { "m/" } else { "m/1" }, start);
-            let expected = if index % 2 == 0 { WRITES } else { (0..WRITES).filter(|n| n.to_string().starts_with('1')).count() };
+            let expected =
+                if index % 2 == 0 { WRITES } else { (0..WRITES).filter(|n| n.to_string().starts_with('1')).count() };
             tokio::spawn(async move {
                 let mut last = Revision(0);
                 for _ in 0..expected {

@@ -14,7 +14,9 @@ use crate::{
     store::{Entry, Revision, StoreError},
 };
 use bytes::Bytes;
-use fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode, Readable as _, Snapshot, OwnedWriteBatch as WriteBatch};
+use fjall::{
+    Database, Keyspace, KeyspaceCreateOptions, OwnedWriteBatch as WriteBatch, PersistMode, Readable as _, Snapshot,
+};
 use std::{
     fs::{self, File, OpenOptions, TryLockError},
     io::{self, Read as _, Seek as _, Write as _},
@@ -90,7 +92,10 @@ fn check_format(dir: &Path) -> Result<(), StoreError> {
         Ok(text) => {
             let found: u64 = text.trim().parse().map_err(|_| StoreError::NotAStore {
                 dir: show(),
-                why: format!("its file `format` does not hold a number: {:?}", text.chars().take(40).collect::<String>()),
+                why: format!(
+                    "its file `format` does not hold a number: {:?}",
+                    text.chars().take(40).collect::<String>()
+                ),
             })?;
             if found > FORMAT {
                 return Err(StoreError::TooNew { what: format!("the store in {}", show()), found, known: FORMAT });
@@ -147,7 +152,9 @@ impl Disk {
             Ok(Self { db, kv, leased, meta })
         };
         open().map_err(|error| match error {
-            fjall::Error::Io(source) => StoreError::Io { what: format!("opening the store in {}", dir.display()), source },
+            fjall::Error::Io(source) => {
+                StoreError::Io { what: format!("opening the store in {}", dir.display()), source }
+            }
             error => StoreError::Corrupt { key: dir.display().to_string(), why: error.to_string() },
         })
     }

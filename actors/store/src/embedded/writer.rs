@@ -11,12 +11,7 @@ use crate::{
     store::{Commit, Conflict, Revision, StoreError},
     txn::{Op, Txn},
 };
-use std::{
-    collections::HashMap,
-    mem,
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::HashMap, mem, sync::Arc, time::Duration};
 use tokio::{
     runtime::Handle,
     sync::{mpsc, oneshot},

@@ -58,7 +58,9 @@ impl Endpoints {
             let target = address.clone();
             // Made on the background thread, which drives the connection from then on.
             let connected = runtime.spawn(async move { Client::connect([target], Some(options)).await }).await;
-            let bad = |why: String| StoreError::Refused { why: format!("`{address}` can't be used as an etcd address: {why}") };
+            let bad = |why: String| StoreError::Refused {
+                why: format!("`{address}` can't be used as an etcd address: {why}"),
+            };
             let client = match connected {
                 Ok(Ok(client)) => client,
                 Ok(Err(error)) => return Err(bad(error.to_string())),

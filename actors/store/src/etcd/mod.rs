@@ -12,9 +12,7 @@ mod watcher;
 use crate::{
     clock::Moment,
     lease::{Lease, LeaseId, check_ttl},
-    limits::{
-        ETCD_ANSWER_BYTES_MAX, ETCD_ATTEMPT_TIMEOUT, ETCD_BACKOFF_MIN, ETCD_LIST_TIMEOUT, ETCD_TXN_TIMEOUT,
-    },
+    limits::{ETCD_ANSWER_BYTES_MAX, ETCD_ATTEMPT_TIMEOUT, ETCD_BACKOFF_MIN, ETCD_LIST_TIMEOUT, ETCD_TXN_TIMEOUT},
     store::{Commit, Conflict, Entry, Listing, Revision, Store, StoreError},
     txn::{Compare, Op, Txn},
     watch::WatchStream,
