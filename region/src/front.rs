@@ -1,0 +1,307 @@
+//! The region's API: what `polder-api` asks of whoever serves it.
+
+mod hosts;
+mod jobs;
+
+use crate::{codec, keys, region::Region, replies::NoAnswer, views};
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::{StreamExt as _, stream};
+use polder_api::{
+    Code, Problem,
+    dto::{
+        ApplyResponse, Check, DrainRequest, DrainView, EventList, EventView, HostList, HostView, JobList, JobStatus,
+        LogQuery, Page, QuotaList, QuotaPart, QuotaRequest, QuotaView, Ready, SliceList, SliceStatus, StopResponse,
+        WhyView,
+    },
+    server::{Front, RegionFront, Stream},
+};
+use polder_core::{allocator, allocator::AccountView, message::Notice};
+use polder_shell::QueryError;
+use polder_store::{Commit, Compare, Op, Txn};
+use polder_types::{AccountId, Allotment, Amounts, HostId, JobId, JobSpec, Slice, TaskId};
+use std::sync::Arc;
+use tokio::sync::broadcast::error::RecvError;
+
+/// The region's API.
+#[derive(Debug)]
+pub(crate) struct RegionApi {
+    pub(crate) region: Arc<Region>,
+}
+
+fn not_ready() -> Problem {
+    Problem::new(Code::NotReady, "this node does not own the region yet").with_hint("try again in a moment")
+}
+
+fn unanswered(what: NoAnswer) -> Problem {
+    match what {
+        NoAnswer::Busy => Problem::new(Code::Overloaded, "too many requests wait, or the actor is starting"),
+        NoAnswer::Unknown => Problem::new(Code::Timeout, "no answer came in time, so whether it was done is not known")
+            .with_hint("look at the status before trying again; trying again does no harm"),
+    }
+}
+
+fn unread(error: QueryError) -> Problem {
+    match error {
+        QueryError::Closed => not_ready(),
+        QueryError::Panicked => Problem::new(Code::Internal, "reading the state failed; the node's log says where"),
+    }
+}
+
+/// One page of a sorted list.
+fn page<T>(items: Vec<T>, page: &Page, key: impl Fn(&T) -> String) -> (Vec<T>, Option<String>) {
+    let limit = usize::try_from(page.limit).unwrap_or(usize::MAX);
+    let mut rest = items.into_iter().filter(|item| page.after.as_ref().is_none_or(|after| key(item) > *after));
+    let taken: Vec<T> = rest.by_ref().take(limit).collect();
+    let next = if rest.next().is_some() { taken.last().map(key) } else { None };
+    (taken, next)
+}
+
+impl RegionApi {
+    fn quota_view(&self, view: AccountView) -> Option<QuotaView> {
+        let limit = view.limit?;
+        let part = QuotaPart {
+            region: self.region.config.region.clone(),
+            allotment: limit,
+            used: view.used,
+            as_of: self.region.now(),
+        };
+        Some(QuotaView { account: view.account, limit, used: view.used, regions: vec![part] })
+    }
+
+    async fn account(&self, account: AccountId) -> Result<AccountView, Problem> {
+        let actors = self.region.actors().ok_or_else(not_ready)?;
+        actors.allocator.query(move |allocator| allocator.account_usage(&account)).await.map_err(unread)
+    }
+
+    /// Makes an allotment durable, then known to the allocator. An older one changes nothing.
+    async fn take_allotment(&self, allotment: Allotment) -> Result<Allotment, Problem> {
+        let store = &self.region.store;
+        let unavailable = |error: &dyn std::fmt::Display| Problem::new(Code::StoreUnavailable, error.to_string());
+        let key = keys::allotment(&allotment.account);
+        let before = store.get(&key).await.map_err(|error| unavailable(&error))?;
+        let unchanged = match &before {
+            Some(entry) => {
+                let held: Allotment = codec::read(entry).map_err(|error| unavailable(&error))?;
+                if held.version >= allotment.version {
+                    return Ok(held);
+                }
+                Compare::unchanged(entry)
+            }
+            None => Compare::absent(&key),
+        };
+        let value = codec::value(&allotment).map_err(|error| Problem::new(Code::Internal, error))?;
+        let txn = Txn::new(vec![unchanged], vec![Op::put(key, value)]).map_err(|error| unavailable(&error))?;
+        match store.commit(txn).await {
+            Commit::Committed { .. } => {}
+            Commit::Conflict(conflict) => return Err(Problem::new(Code::VersionConflict, conflict.to_string())),
+            Commit::Unknown { why } => return Err(unavailable(&why)),
+        }
+        let actors = self.region.actors().ok_or_else(not_ready)?;
+        let changed = allocator::Event::AllotmentChanged(allotment.clone());
+        actors.allocator.port().send(changed).await.map_err(|_| not_ready())?;
+        self.region.notice(Notice {
+            kind: "allotment_changed",
+            subject: allotment.account.to_string(),
+            message: format!(
+                "account {} may now use {} CPU, {} memory and {} tasks in this region",
+                allotment.account, allotment.limit.cpu, allotment.limit.memory, allotment.limit.tasks
+            ),
+        });
+        Ok(allotment)
+    }
+
+    async fn slice_status(&self, job: JobId) -> Result<Option<SliceStatus>, Problem> {
+        let shard = self.region.owner_of(&job).ok_or_else(not_ready)?;
+        let status = shard.query(move |shard| shard.slice_status(&job)).await.map_err(unread)?;
+        Ok(status.map(|status| views::slice(status, self.region.now())))
+    }
+
+    async fn all_slices(&self) -> Result<Vec<SliceStatus>, Problem> {
+        let actors = self.region.actors().ok_or_else(not_ready)?;
+        let mut slices = Vec::new();
+        for shard in &actors.shards {
+            let of_shard = shard
+                .query(|shard| {
+                    let jobs: Vec<JobId> = shard.job_ids().cloned().collect();
+                    jobs.iter().filter_map(|job| shard.slice_status(job)).collect::<Vec<_>>()
+                })
+                .await
+                .map_err(unread)?;
+            slices.extend(of_shard.into_iter().map(|status| views::slice(status, self.region.now())));
+        }
+        slices.sort_by(|one, other| one.job.cmp(&other.job));
+        Ok(slices)
+    }
+}
+
+#[async_trait(?Send)]
+impl Front for RegionApi {
+    async fn jobs(&self, wanted: Page) -> Result<JobList, Problem> {
+        let (jobs, next) = page(self.job_summaries().await?, &wanted, |job| job.job.to_string());
+        Ok(JobList { jobs, next })
+    }
+
+    async fn job(&self, job: JobId) -> Result<JobStatus, Problem> {
+        self.job_status(job).await
+    }
+
+    async fn apply_job(&self, spec: JobSpec) -> Result<ApplyResponse, Problem> {
+        self.apply_local(spec).await
+    }
+
+    async fn stop_job(&self, job: JobId) -> Result<StopResponse, Problem> {
+        self.stop_local(job).await
+    }
+
+    async fn why(&self, task: TaskId) -> Result<WhyView, Problem> {
+        self.why_task(task).await
+    }
+
+    async fn logs(&self, task: TaskId, query: LogQuery) -> Result<Stream<Result<Bytes, Problem>>, Problem> {
+        self.read_logs(task, query).await
+    }
+
+    async fn hosts(&self, wanted: Page) -> Result<HostList, Problem> {
+        let (hosts, next) = page(self.host_views().await?, &wanted, |host| host.id.to_string());
+        Ok(HostList { hosts, parts: vec![self.part_age()], next })
+    }
+
+    async fn set_cordon(&self, host: HostId, cordoned: bool) -> Result<HostView, Problem> {
+        self.cordon_host(host, cordoned).await
+    }
+
+    async fn begin_drain(&self, host: HostId, request: DrainRequest) -> Result<DrainView, Problem> {
+        self.drain_host(host, request).await
+    }
+
+    async fn drain(&self, host: HostId) -> Result<DrainView, Problem> {
+        self.drain_view(&host).await
+    }
+
+    async fn abort_drain(&self, host: HostId) -> Result<DrainView, Problem> {
+        self.abort_host_drain(host).await
+    }
+
+    async fn quotas(&self) -> Result<QuotaList, Problem> {
+        let actors = self.region.actors().ok_or_else(not_ready)?;
+        let accounts = actors.allocator.query(allocator::Allocator::account_usages).await.map_err(unread)?;
+        Ok(QuotaList { quotas: accounts.into_iter().filter_map(|view| self.quota_view(view)).collect() })
+    }
+
+    async fn quota(&self, account: AccountId) -> Result<QuotaView, Problem> {
+        let view = self.account(account.clone()).await?;
+        self.quota_view(view).ok_or_else(|| {
+            Problem::new(Code::QuotaNotFound, format!("account {account} has no quota: it may use what there is"))
+                .with_hint(format!("`polder quota set {account}` sets one"))
+        })
+    }
+
+    async fn set_quota(&self, account: AccountId, request: QuotaRequest) -> Result<QuotaView, Problem> {
+        if let Some(federation) = &self.region.config.federation {
+            let detail = format!("the quota of {account} is the federation's to set: this region holds a part of it");
+            return Err(Problem::new(Code::VersionConflict, detail)
+                .with_hint(format!("set it at the federation: `polder --addr {federation} quota set {account}`")));
+        }
+        let limit: Amounts = request.regions.get(&self.region.config.region).copied().unwrap_or(request.limit);
+        if !limit.within(request.limit) {
+            return Err(Problem::new(Code::QuotaInconsistent, "this region's part is above the whole"));
+        }
+        let held = self.region.store.get(&keys::allotment(&account)).await;
+        let held = held.map_err(|error| Problem::new(Code::StoreUnavailable, error.to_string()))?;
+        let version = match &held {
+            Some(entry) => codec::read::<Allotment>(entry).map_or(0, |allotment| allotment.version),
+            None => 0,
+        };
+        self.take_allotment(Allotment { account: account.clone(), version: version + 1, limit }).await?;
+        self.quota(account).await
+    }
+
+    async fn events(&self) -> Result<EventList, Problem> {
+        Ok(EventList { events: self.region.events.recent() })
+    }
+
+    async fn follow_events(&self) -> Result<Stream<EventView>, Problem> {
+        let watch = self.region.events.watch();
+        let before = stream::iter(self.region.events.recent());
+        let after = stream::unfold(watch, |mut watch| async move {
+            loop {
+                match watch.recv().await {
+                    Ok(event) => return Some((event, watch)),
+                    Err(RecvError::Lagged(_)) => {}
+                    Err(RecvError::Closed) => return None,
+                }
+            }
+        });
+        Ok(before.chain(after).boxed_local())
+    }
+
+    async fn ready(&self) -> Ready {
+        let owner = self.region.actors().is_some();
+        let mut checks = vec![Check {
+            name: "owner".to_owned(),
+            ok: owner,
+            detail: if owner { "this node owns the region" } else { "another node owns the region, or none yet" }
+                .to_owned(),
+        }];
+        if let Some(actors) = self.region.actors() {
+            let allocator = actors.allocator.status();
+            checks.push(Check {
+                name: "allocator".to_owned(),
+                ok: allocator.state.is_working(),
+                detail: allocator.state.to_string(),
+            });
+            let working = actors.shards.iter().filter(|shard| shard.status().state.is_working()).count();
+            checks.push(Check {
+                name: "shards".to_owned(),
+                ok: working == actors.shards.len(),
+                detail: format!("{working} of {} run", actors.shards.len()),
+            });
+        }
+        Ready {
+            ready: checks.iter().all(|check| check.ok),
+            role: "region".to_owned(),
+            region: Some(self.region.config.region.clone()),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            checks,
+        }
+    }
+}
+
+#[async_trait(?Send)]
+impl RegionFront for RegionApi {
+    async fn put_slice(&self, slice: Slice) -> Result<SliceStatus, Problem> {
+        let job = slice.spec.id.clone();
+        self.apply_slice(slice).await?;
+        self.slice_status(job).await?.ok_or_else(|| Problem::new(Code::Internal, "the slice is gone again"))
+    }
+
+    async fn slices(&self) -> Result<SliceList, Problem> {
+        Ok(SliceList { region: self.region.config.region.clone(), slices: self.all_slices().await? })
+    }
+
+    async fn put_allotment(&self, allotment: Allotment) -> Result<Allotment, Problem> {
+        self.take_allotment(allotment).await
+    }
+
+    async fn watch_status(&self) -> Result<Stream<SliceStatus>, Problem> {
+        // Subscribed first, so that nothing falls between the list and the changes.
+        let changes = self.region.watch_slices();
+        let before = stream::iter(self.all_slices().await?);
+        let api = Self { region: Arc::clone(&self.region) };
+        let after = stream::unfold((changes, api), |(mut changes, api)| async move {
+            loop {
+                match changes.recv().await {
+                    Ok(job) => {
+                        if let Ok(Some(status)) = api.slice_status(job).await {
+                            return Some((status, (changes, api)));
+                        }
+                    }
+                    // The watcher asks again and gets everything.
+                    Err(RecvError::Lagged(_) | RecvError::Closed) => return None,
+                }
+            }
+        });
+        Ok(before.chain(after).boxed_local())
+    }
+}

@@ -1,0 +1,216 @@
+//! Jobs and tasks.
+
+use super::{RegionApi, not_ready, unanswered, unread};
+use crate::{links::LogError, views};
+use bytes::Bytes;
+use futures::{StreamExt as _, stream};
+use polder_api::{
+    Code, Problem,
+    dto::{ApplyResponse, JobStatus, JobSummary, LogQuery, PartState, StopResponse, WhyView},
+    job_file::JobFile,
+    server::Stream,
+};
+use polder_core::{
+    job_shard::{Event, Origin, Refused},
+    message::TaskShape,
+};
+use polder_types::{JobId, JobSpec, Slice, SliceVersion, Slots, TaskId};
+use std::sync::Arc;
+
+fn refused(job: &JobId, why: &Refused) -> Problem {
+    let code = match why {
+        Refused::UnknownJob => Code::JobNotFound,
+        Refused::TooManyTasks { .. } | Refused::TooManyJobs { .. } => Code::JobFileLimit,
+        Refused::WrongShard { .. } => Code::Internal,
+        _ => Code::VersionConflict,
+    };
+    Problem::new(code, format!("job {job}: {why}"))
+}
+
+fn no_such_task(task: &TaskId) -> Problem {
+    Problem::new(Code::TaskNotFound, format!("there is no task {task} in this region"))
+        .with_hint(format!("`polder status {}` lists its tasks", task.job))
+}
+
+impl RegionApi {
+    pub(super) async fn job_summaries(&self) -> Result<Vec<JobSummary>, Problem> {
+        let actors = self.region.actors().ok_or_else(not_ready)?;
+        let mut summaries = Vec::new();
+        for shard in &actors.shards {
+            let jobs = shard
+                .query(|shard| {
+                    let jobs: Vec<JobId> = shard.job_ids().cloned().collect();
+                    jobs.iter().filter_map(|job| shard.job_view(job)).collect::<Vec<_>>()
+                })
+                .await
+                .map_err(unread)?;
+            for job in jobs {
+                let part = views::part(&self.region.config.region, &job, self.region.now());
+                summaries.push(JobSummary {
+                    job: job.job,
+                    kind: job.kind,
+                    state: PartState::of_parts([part.state]),
+                    generation: job.generation,
+                    wanted: part.wanted,
+                    running: part.running,
+                    ready: part.ready,
+                    regions: vec![part],
+                });
+            }
+        }
+        summaries.sort_by(|one, other| one.job.cmp(&other.job));
+        Ok(summaries)
+    }
+
+    pub(super) async fn job_status(&self, job: JobId) -> Result<JobStatus, Problem> {
+        let shard = self.region.owner_of(&job).ok_or_else(not_ready)?;
+        let wanted = job.clone();
+        let found = shard
+            .query(move |shard| {
+                let spec = shard.job_record(&wanted)?.slice.spec.clone();
+                Some((spec, shard.job_view(&wanted)?, shard.task_views(&wanted)))
+            })
+            .await
+            .map_err(unread)?;
+        let (spec, view, tasks) = found.ok_or_else(|| {
+            Problem::new(Code::JobNotFound, format!("there is no job {job} in this region"))
+                .with_hint("`polder status` lists those there are")
+        })?;
+        let addresses = self.region.addresses();
+        let region = &self.region.config.region;
+        let part = views::part(region, &view, self.region.now());
+        Ok(JobStatus {
+            job,
+            state: PartState::of_parts([part.state]),
+            generation: view.generation,
+            spec: JobFile::from(&spec),
+            regions: vec![part],
+            tasks: tasks.into_iter().map(|task| views::task(region, task, &addresses)).collect(),
+        })
+    }
+
+    /// Applies a job that was submitted to this region alone: the whole of it is this region's slice.
+    pub(super) async fn apply_local(&self, spec: JobSpec) -> Result<ApplyResponse, Problem> {
+        let region = &self.region.config.region;
+        if let Some(other) = spec.regions.names.iter().find(|name| *name != region) {
+            let hint = match &self.region.config.federation {
+                Some(federation) => format!("apply it at the federation: `polder --addr {federation} apply`"),
+                None => format!("name {region} alone, or leave `regions` out"),
+            };
+            let detail = format!("the job names region {other}, and this is region {region}");
+            return Err(Problem::new(Code::RegionNotFound, detail).with_hint(hint));
+        }
+        // The shard counts the versions of local slices itself.
+        let slots = Slots::first(spec.tasks);
+        let slice = Slice { slots, version: SliceVersion::default(), stopped: false, spec };
+        self.apply(slice, Origin::Local).await
+    }
+
+    /// Takes a slice from the federation.
+    pub(super) async fn apply_slice(&self, slice: Slice) -> Result<ApplyResponse, Problem> {
+        self.apply(slice, Origin::Federation).await
+    }
+
+    async fn apply(&self, slice: Slice, origin: Origin) -> Result<ApplyResponse, Problem> {
+        let job = slice.spec.id.clone();
+        let slice = Box::new(slice);
+        let answer = self.region.ask_shard(&job, |reply| Event::Apply { reply, slice, origin }).await;
+        let applied = answer.map_err(unanswered)?.map_err(|why| refused(&job, &why))?;
+        Ok(ApplyResponse { job, generation: applied.generation, changed: applied.changed })
+    }
+
+    pub(super) async fn stop_local(&self, job: JobId) -> Result<StopResponse, Problem> {
+        let ordered = job.clone();
+        let answer =
+            self.region.ask_shard(&job, |reply| Event::Stop { reply, job: ordered, origin: Origin::Local }).await;
+        let applied = answer.map_err(unanswered)?.map_err(|why| refused(&job, &why))?;
+        Ok(StopResponse { job, changed: applied.changed })
+    }
+
+    pub(super) async fn why_task(&self, task: TaskId) -> Result<WhyView, Problem> {
+        let shard = self.region.owner_of(&task.job).ok_or_else(not_ready)?;
+        let wanted = task.clone();
+        let found = shard
+            .query(move |shard| {
+                let spec = &shard.job_record(&wanted.job)?.slice.spec;
+                let shape = TaskShape {
+                    resources: spec.resources,
+                    ports: spec.ports.clone(),
+                    constraints: spec.constraints.clone(),
+                    spread: spec.spread,
+                    priority: spec.priority,
+                };
+                Some((shard.task_view(&wanted)?, shape))
+            })
+            .await
+            .map_err(unread)?;
+        let (view, shape) = found.ok_or_else(|| no_such_task(&task))?;
+        let (wait, why, report) =
+            (view.wait.clone(), view.current.as_ref().and_then(|c| c.why.clone()), view.report.clone());
+        let shown = views::task(&self.region.config.region, view, &self.region.addresses());
+        let summary = match (&wait, &shown.host, why) {
+            (Some(wait), _, _) => format!("{}; by then, {}", wait.detail, wait.then),
+            (None, Some(host), Some(why)) => format!("on {host}: {why}"),
+            (None, Some(host), None) => {
+                format!("on {host}: placed before this node took over, so the reasons are not kept")
+            }
+            (None, None, _) => format!("the task is {}", shown.phase.as_str()),
+        };
+        // For a task that has a place, what the choice looks like now.
+        let report = match report {
+            Some(report) => report,
+            None => {
+                let actors = self.region.actors().ok_or_else(not_ready)?;
+                let job = task.job.clone();
+                actors.allocator.query(move |allocator| allocator.explain(&job, &shape)).await.map_err(unread)?.report
+            }
+        };
+        Ok(WhyView {
+            task,
+            region: shown.region,
+            host: shown.host,
+            phase: shown.phase,
+            summary,
+            considered: report.hosts,
+            rejected: views::rejections(&report),
+            waiting: shown.waiting,
+        })
+    }
+
+    pub(super) async fn read_logs(
+        &self,
+        task: TaskId,
+        query: LogQuery,
+    ) -> Result<Stream<Result<Bytes, Problem>>, Problem> {
+        let shard = self.region.owner_of(&task.job).ok_or_else(not_ready)?;
+        let wanted = task.clone();
+        let view = shard.query(move |shard| shard.task_view(&wanted)).await.map_err(unread)?;
+        let view = view.ok_or_else(|| no_such_task(&task))?;
+        let host = view.current.map(|container| container.host).or_else(|| view.last_exit.map(|exit| exit.host));
+        let host = host.ok_or_else(|| {
+            Problem::new(Code::LogsNotFound, format!("task {task} has had no container yet"))
+                .with_hint(format!("`polder why {task}` says what it waits for"))
+        })?;
+        let log = self.region.links.read_log(&host, task, query.follow, query.tail).map_err(|error| match error {
+            LogError::NotLinked => Problem::new(Code::HostUnreachable, format!("host {host} has no open link"))
+                .with_hint("what it runs goes on running; try again when it is back (`polder hosts`)"),
+            LogError::Busy => Problem::new(Code::Overloaded, format!("too many logs are being read from host {host}")),
+        })?;
+        let host = Arc::new(host);
+        let chunks = stream::unfold(log, move |mut log| {
+            let host = Arc::clone(&host);
+            async move {
+                let chunk = log.next().await?;
+                let chunk = chunk.map_err(|why| Problem::new(Code::LogsNotFound, format!("host {host}: {why}")));
+                Some((chunk, log))
+            }
+        });
+        // What is wrong from the start is an answer, not a stream that breaks off.
+        let mut chunks = chunks.boxed_local();
+        match chunks.next().await {
+            None => Ok(stream::empty().boxed_local()),
+            Some(Err(problem)) => Err(problem),
+            Some(first) => Ok(stream::once(async move { first }).chain(chunks).boxed_local()),
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! The surroundings of a job shard.
+
+use super::unreadable;
+use crate::{
+    codec,
+    journal::{OwnerJournal, Write},
+    keys,
+    outbox::Outbox,
+    region::Region,
+    seat::Seat,
+};
+use polder_core::{
+    allocator,
+    job_shard::{Config, Delta, Effect, Event, JobShard, Refused},
+    machine::Effects,
+    message::{Notice, PlacementNote},
+};
+use polder_shell::{Handle, Journal, Panic, RestoreError, Restoring, Role};
+use polder_store::owner::OwnerKey;
+use polder_types::{JobId, ShardId, Timestamp};
+use std::sync::Arc;
+
+/// A job shard's surroundings.
+pub(crate) struct ShardRole {
+    region: Arc<Region>,
+    seat: Arc<Seat>,
+    shard: ShardId,
+    handle: Handle<JobShard>,
+    to_allocator: Option<Outbox<allocator::Event>>,
+    journal: Arc<OwnerJournal<Delta>>,
+}
+
+impl ShardRole {
+    pub(crate) fn new(region: Arc<Region>, seat: Arc<Seat>, shard: ShardId, handle: Handle<JobShard>) -> Self {
+        let journal = Arc::new(OwnerJournal::new(Arc::clone(&region.store), move |delta| encode(shard, delta)));
+        Self { region, seat, shard, handle, to_allocator: None, journal }
+    }
+
+    fn tell_allocator(&mut self, note: PlacementNote) {
+        if self.to_allocator.is_none() {
+            let Some(actors) = self.region.actors() else { return };
+            self.to_allocator = Some(Outbox::start(actors.allocator.port().clone()));
+        }
+        if let Some(outbox) = &self.to_allocator {
+            outbox.say(allocator::Event::Note(note));
+        }
+    }
+}
+
+fn encode(shard: ShardId, delta: Delta) -> Result<Write, String> {
+    Ok(match delta {
+        Delta::FenceAllocator(epoch) => Write::Fence { actor: OwnerKey::allocator(), epoch },
+        Delta::PutJob(record) => Write::Put { key: keys::job(shard, record.id()), value: codec::value(&*record)? },
+        Delta::PutChunk(chunk) => {
+            let value = codec::value(&chunk)?;
+            Write::Put { key: keys::chunk(shard, &chunk.job, chunk.number), value }
+        }
+        Delta::DeleteChunk { job, number } => Write::Delete { key: keys::chunk(shard, &job, number) },
+        Delta::DeleteJob(job) => Write::Delete { key: keys::job(shard, &job) },
+    })
+}
+
+impl Role for ShardRole {
+    type Machine = JobShard;
+    type Key = JobId;
+
+    async fn restore(
+        &mut self,
+        restoring: Restoring<'_, JobId>,
+    ) -> Result<(JobShard, Effects<JobShard>), RestoreError> {
+        let owned = self.seat.take(&OwnerKey::shard(self.shard)).await?;
+        let store = &self.region.store;
+        let jobs = store.list(&keys::jobs(self.shard)).await.map_err(|error| unreadable(&error))?;
+        let chunks = store.list(&keys::tasks(self.shard)).await.map_err(|error| unreadable(&error))?;
+        let jobs = jobs.entries.iter().map(codec::read).collect::<Result<Vec<_>, _>>()?;
+        let chunks = chunks.entries.iter().map(codec::read).collect::<Result<Vec<_>, _>>()?;
+        let config = Config { shard: self.shard, owner: owned.epoch(), shards: self.region.config.shards };
+        self.journal.own(owned);
+        let restored = JobShard::restore(config, jobs, chunks, restoring.now);
+        // What brokers have said before is said again, now that somebody listens.
+        actix_web::rt::spawn(repeat_notices(Arc::clone(&self.region), self.handle.clone()));
+        for job in restoring.quarantined {
+            let reason = format!("a step for it failed again and again; last: {}", restoring.reason);
+            self.region.try_tell_shard(self.shard, Event::Quarantine { job: job.clone(), reason });
+        }
+        Ok(restored)
+    }
+
+    fn journal(&self) -> Arc<dyn Journal<Delta>> {
+        Arc::clone(&self.journal) as Arc<dyn Journal<Delta>>
+    }
+
+    fn execute(&mut self, _now: Timestamp, effect: Effect) {
+        match effect {
+            Effect::Allocator(note) => self.tell_allocator(note),
+            Effect::Order { host, order } => self.region.order(&host, order),
+            Effect::AskInventory { host } => self.region.tell_inventory(self.shard, &host),
+            Effect::Reply { reply, result } => self.region.shard_replies.answer(reply, result),
+            Effect::Notice(notice) => self.region.notice(notice),
+            Effect::SliceChanged(job) => self.region.slice_changed(job),
+        }
+    }
+
+    fn culprit(&self, event: &Event) -> Option<JobId> {
+        match event {
+            Event::Apply { slice, .. } => Some(slice.spec.id.clone()),
+            Event::Stop { job, .. } | Event::Delete { job, .. } => Some(job.clone()),
+            Event::HostRefused { container, .. } => Some(container.task.job.clone()),
+            Event::HostReported { statuses, .. } => match statuses.as_slice() {
+                [one] => Some(one.id.task.job.clone()),
+                _ => None,
+            },
+            Event::Placement(_) | Event::HostListed { .. } | Event::HostNotice(_) | Event::Quarantine { .. } => None,
+        }
+    }
+
+    fn quarantine(&mut self, job: &JobId) {
+        self.region.notice(Notice {
+            kind: "job_quarantined",
+            subject: job.to_string(),
+            message: format!(
+                "handling job {job} failed again and again, so it is set aside; its containers go on running; this is a defect of Polder: keep the log and report it"
+            ),
+        });
+    }
+
+    fn quarantined(&mut self, job: &JobId, event: Event) {
+        match event {
+            Event::Apply { reply, .. } | Event::Stop { reply, .. } | Event::Delete { reply, .. } => {
+                tracing::warn!(%job, "refused a change of a job in quarantine");
+                self.region.shard_replies.answer(reply, Err(Refused::UnknownJob));
+            }
+            _ => {}
+        }
+    }
+
+    fn poisoned(&mut self, blame: Option<&JobId>, panic: &Panic) {
+        self.region.notice(Notice {
+            kind: "step_failed",
+            subject: blame.map_or_else(|| OwnerKey::shard(self.shard).to_string(), ToString::to_string),
+            message: format!("a step failed and was undone: {panic}"),
+        });
+    }
+}
+
+async fn repeat_notices(region: Arc<Region>, shard: Handle<JobShard>) {
+    for broker in region.brokers.all() {
+        let Ok(notices) = broker.query(|broker| broker.notices().collect::<Vec<_>>()).await else { continue };
+        for notice in notices {
+            if shard.port().send(Event::HostNotice(notice)).await.is_err() {
+                return;
+            }
+        }
+    }
+}
