@@ -187,7 +187,7 @@ pub enum Refused {
         /// The host.
         host: HostId,
         /// Its newest drain.
-        drain: Option<DrainRecord>,
+        drain: Option<Box<DrainRecord>>,
     },
 }
 

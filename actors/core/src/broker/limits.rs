@@ -22,3 +22,5 @@ pub const DRAIN_MAX: Millis = Millis::from_secs(30 * 24 * 3600);
 pub const HOSTS_MAX: usize = 200_000;
 /// Longest text of a person that is kept.
 pub const TEXT_BYTES_MAX: usize = 1024;
+/// Deadlines handled in one wake; the rest follow in the next.
+pub const DUE_PER_WAKE: usize = 4096;
