@@ -34,7 +34,7 @@ use crate::{
     problem::{Code, Problem},
 };
 use actix_web::{
-    HttpRequest, HttpResponse,
+    HttpRequest, HttpResponse, Resource,
     web::{self, Data, ServiceConfig},
 };
 use std::sync::Arc;
@@ -43,7 +43,7 @@ use std::sync::Arc;
 pub fn configure(front: Arc<dyn Front>) -> impl FnOnce(&mut ServiceConfig) {
     move |config| {
         common(config, front);
-        config.route(paths::OPENAPI, web::get().to(openapi::serve_federation));
+        config.service(resource(paths::OPENAPI).get(openapi::serve_federation));
     }
 }
 
@@ -54,11 +54,11 @@ pub fn configure_region(front: Arc<dyn RegionFront>) -> impl FnOnce(&mut Service
         common(config, base);
         config
             .app_data(Data::from(front))
-            .service(web::resource(paths::SLICES).get(region::slices))
-            .service(web::resource(paths::SLICE).put(region::put_slice))
-            .service(web::resource(paths::ALLOTMENT).put(region::put_allotment))
-            .service(web::resource(paths::STATUS_WATCH).get(region::watch_status))
-            .route(paths::OPENAPI, web::get().to(openapi::serve_region));
+            .service(resource(paths::SLICES).get(region::slices))
+            .service(resource(paths::SLICE).put(region::put_slice))
+            .service(resource(paths::ALLOTMENT).put(region::put_allotment))
+            .service(resource(paths::STATUS_WATCH).get(region::watch_status))
+            .service(resource(paths::OPENAPI).get(openapi::serve_region));
     }
 }
 
@@ -69,25 +69,32 @@ fn common(config: &mut ServiceConfig, front: Arc<dyn Front>) {
         .app_data(web::JsonConfig::default().limit(limits::BODY_BYTES_MAX).error_handler(answer::bad_json))
         .app_data(web::PathConfig::default().error_handler(answer::bad_path))
         .app_data(web::QueryConfig::default().error_handler(answer::bad_query))
-        .service(web::resource(paths::JOBS).get(handlers::jobs))
-        .service(web::resource(paths::JOB).get(handlers::job).put(handlers::apply_job).delete(handlers::stop_job))
-        .service(web::resource(paths::TASK_WHY).get(handlers::why))
-        .service(web::resource(paths::TASK_LOGS).get(handlers::logs))
-        .service(web::resource(paths::HOSTS).get(handlers::hosts))
-        .service(web::resource(paths::HOST_CORDON).post(handlers::cordon))
-        .service(web::resource(paths::HOST_UNCORDON).post(handlers::uncordon))
+        .service(resource(paths::JOBS).get(handlers::jobs))
+        .service(resource(paths::JOB).get(handlers::job).put(handlers::apply_job).delete(handlers::stop_job))
+        .service(resource(paths::TASK_WHY).get(handlers::why))
+        .service(resource(paths::TASK_LOGS).get(handlers::logs))
+        .service(resource(paths::HOSTS).get(handlers::hosts))
+        .service(resource(paths::HOST_CORDON).post(handlers::cordon))
+        .service(resource(paths::HOST_UNCORDON).post(handlers::uncordon))
         .service(
-            web::resource(paths::HOST_DRAIN)
-                .get(handlers::drain)
-                .post(handlers::begin_drain)
-                .delete(handlers::abort_drain),
+            resource(paths::HOST_DRAIN).get(handlers::drain).post(handlers::begin_drain).delete(handlers::abort_drain),
         )
-        .service(web::resource(paths::QUOTAS).get(handlers::quotas))
-        .service(web::resource(paths::QUOTA).get(handlers::quota).put(handlers::put_quota))
-        .service(web::resource(paths::EVENTS).get(handlers::events))
-        .service(web::resource(paths::HEALTHZ).get(handlers::healthz))
-        .service(web::resource(paths::READYZ).get(handlers::readyz))
+        .service(resource(paths::QUOTAS).get(handlers::quotas))
+        .service(resource(paths::QUOTA).get(handlers::quota).put(handlers::put_quota))
+        .service(resource(paths::EVENTS).get(handlers::events))
+        .service(resource(paths::HEALTHZ).get(handlers::healthz))
+        .service(resource(paths::READYZ).get(handlers::readyz))
         .default_service(web::to(nothing_here));
+}
+
+/// A resource that answers a method it does not have with a problem.
+fn resource(path: &str) -> Resource {
+    web::resource(path).default_service(web::to(wrong_method))
+}
+
+async fn wrong_method(request: HttpRequest) -> HttpResponse {
+    let detail = format!("{} {}", request.method(), request.path());
+    answer::response(&Problem::new(Code::MethodNotAllowed, detail))
 }
 
 async fn nothing_here(request: HttpRequest) -> HttpResponse {
