@@ -136,14 +136,20 @@ fn become_a_clean_parent() -> Result<(), String> {
 fn reset_signals() {
     const SIGNALS: std::ops::RangeInclusive<libc::c_int> = 1..=64;
     /// The kernel's `struct sigaction`: handler, flags, restorer and mask, all zero, which is the default action.
-    const DEFAULT: [usize; 4] = [0; 4];
+    static DEFAULT: [usize; 4] = [0; 4];
     const MASK_BYTES: usize = 8;
     for signal in SIGNALS {
         // SAFETY: the structure is as large as the kernel reads, and the default action is no code of ours. There is one
         // thread. For the two signals that can't be set it says so, which is as good.
         #[allow(unsafe_code)]
         unsafe {
-            libc::syscall(libc::SYS_rt_sigaction, signal, &raw const DEFAULT, std::ptr::null_mut::<usize>(), MASK_BYTES);
+            libc::syscall(
+                libc::SYS_rt_sigaction,
+                signal,
+                &raw const DEFAULT,
+                std::ptr::null_mut::<usize>(),
+                MASK_BYTES,
+            );
         }
     }
 }

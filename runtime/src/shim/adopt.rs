@@ -14,7 +14,7 @@
 //!
 //! A directory that can't be understood is left alone, and reported.
 
-use std::{io, sync::Arc};
+use std::{collections::BTreeSet, io, sync::Arc};
 
 use polder_shim::{ExitRecord, Launch, Outcome, ShimRecord, boot_id, read_record};
 use polder_types::{ContainerId, Timestamp};
@@ -36,8 +36,8 @@ use super::{
 
 type Found = (Adopted, Option<Container>);
 
-/// Every container that has a state directory.
-pub(crate) async fn all(host: &Arc<Host>) -> Result<Vec<Found>, RuntimeError> {
+/// Every container that has a state directory and isn't one of the agent's own.
+pub(crate) async fn all(host: &Arc<Host>, own: &BTreeSet<String>) -> Result<Vec<Found>, RuntimeError> {
     let root = &host.config.state_root;
     let names = names(root).map_err(RuntimeError::io(format!("list the containers in {}", root.display())))?;
     let mut found = Vec::with_capacity(names.len());
@@ -48,6 +48,10 @@ pub(crate) async fn all(host: &Arc<Host>) -> Result<Vec<Found>, RuntimeError> {
             if let Err(error) = blocking(move || remove_all(&dir)).await {
                 tracing::error!(name, %error, "the rest of a removed container can't be removed");
             }
+            continue;
+        }
+        if own.contains(&name) {
+            known.push(name);
             continue;
         }
         match one(host, &name).await {
@@ -81,7 +85,7 @@ fn names(root: &std::path::Path) -> io::Result<Vec<String>> {
 /// Layers of containers whose state has gone: their state was in memory before a reboot.
 async fn drop_orphans(host: &Arc<Host>, known: &[String]) {
     let root = host.config.scratch_root.clone();
-    let known: std::collections::BTreeSet<String> = known.iter().cloned().collect();
+    let known: BTreeSet<String> = known.iter().cloned().collect();
     let done = blocking(move || {
         for name in names(&root)?.iter().filter(|name| !known.contains(*name)) {
             remove_all(&root.join(name))?;

@@ -336,7 +336,9 @@ impl Runtime for ShimRuntime {
     }
 
     async fn adopt(&self) -> Result<Vec<Adopted>, RuntimeError> {
-        let found = adopt::all(&self.host).await?;
+        // What this agent has begun itself is none of it.
+        let own = self.slots().keys().map(container_name).collect();
+        let found = adopt::all(&self.host, &own).await?;
         let mut answers = Vec::with_capacity(found.len());
         for (answer, container) in found {
             if let Some(container) = container {

@@ -36,18 +36,14 @@ async fn a_new_agent_finds_what_runs_what_ended_and_what_never_started() {
     assert_eq!(running(&adopted).len(), 2, "{adopted:?}");
     assert!(running(&adopted).iter().all(|(pid, shim_alive)| lives(*pid) && *shim_alive));
     assert!(adopted.iter().any(|one| matches!(one, Adopted::Ended(exit) if exit.id == id(2) && exit.status == ExitStatus::Code { code: 42 })), "{adopted:?}");
-    assert!(adopted.iter().any(|one| matches!(one, Adopted::Cleaned { id: Some(found), .. } if *found == id(3))), "{adopted:?}");
+    assert!(
+        adopted.iter().any(|one| matches!(one, Adopted::Cleaned { id: Some(found), .. } if *found == id(3))),
+        "{adopted:?}"
+    );
     assert_eq!(fs::read_to_string(harness.state(&id(1)).join("shim.json")).unwrap(), before, "the same processes");
     assert!(!harness.state(&id(3)).exists());
     assert_eq!(fs::read_to_string(harness.root.join("logs/3.out")).unwrap(), "");
 
-    let go = |number| {
-        let upper = harness.config.scratch_root.join(polder_runtime::shim::container_name(&id(number)));
-        fs::create_dir_all(upper.join("upper/tmp")).unwrap();
-        fs::write(upper.join("upper/tmp/go"), "").unwrap();
-    };
-    // Through the process's own root: changing the layer under a mounted overlay need not be seen.
-    let _ = go;
     for (pid, _) in running(&adopted) {
         fs::write(format!("/proc/{pid}/root/tmp/go"), "").unwrap();
     }
@@ -115,10 +111,7 @@ async fn a_new_agent_finds_a_container_whose_shim_died_with_the_old_agent() {
     );
     harness.runtime.kill(&id(1)).await.unwrap();
     let exit = harness.wait(&id(1)).await;
-    assert!(
-        matches!(exit.status, ExitStatus::Signal { signal: 9, .. } | ExitStatus::Unknown { .. }),
-        "{exit:?}"
-    );
+    assert!(matches!(exit.status, ExitStatus::Signal { signal: 9, .. } | ExitStatus::Unknown { .. }), "{exit:?}");
     for number in [1, 2] {
         harness.runtime.remove(&id(number)).await.unwrap();
     }
@@ -161,8 +154,48 @@ async fn a_mark_of_another_process_is_not_taken_for_the_container() {
     record.init.pid = i32::try_from(std::process::id()).unwrap();
     fs::write(&file, serde_json::to_vec(&record).unwrap()).unwrap();
     let adopted = harness.runtime.adopt().await.unwrap();
-    assert!(matches!(&adopted[..], [Adopted::Ended(exit)] if matches!(exit.status, ExitStatus::Unknown { .. })), "{adopted:?}");
+    assert!(
+        matches!(&adopted[..], [Adopted::Ended(exit)] if matches!(exit.status, ExitStatus::Unknown { .. })),
+        "{adopted:?}"
+    );
     harness.runtime.kill(&id(1)).await.unwrap();
     harness.runtime.remove(&id(1)).await.unwrap();
+    harness.finish();
+}
+
+/// Agents that die at many moments between the first instruction and the running containers.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_killed_at_any_moment_loses_and_doubles_nothing() {
+    let Some(harness) = Harness::new() else { return };
+    for round in 0..25_u64 {
+        let agent = Agent::begin(&harness.root, &["1:start:sleep 1000", "2:start:sleep 1000"]);
+        tokio::time::sleep(std::time::Duration::from_millis(20 + round * 4)).await;
+        agent.kill();
+        let adopted = harness.runtime.adopt().await.unwrap();
+        let mut here = Vec::new();
+        for one in &adopted {
+            match one {
+                Adopted::Running { id, pid, shim_alive, .. } => {
+                    assert!(*shim_alive && lives(*pid), "round {round}: {one:?}");
+                    assert_eq!(harness.runtime.processes(id).await.unwrap(), [*pid], "round {round}");
+                    here.push(id.clone());
+                }
+                Adopted::Cleaned { .. } => {}
+                _ => panic!("round {round}: {adopted:?}"),
+            }
+        }
+        let known = fs::read_dir(&harness.config.state_root).unwrap().count();
+        assert_eq!(known, here.len(), "round {round}: what doesn't run is gone");
+        for id in here {
+            harness.runtime.kill(&id).await.unwrap();
+            let exit = harness.wait(&id).await;
+            // The kill may have come between the go and the container's first instruction.
+            let right = matches!(exit.status, ExitStatus::Signal { signal: 9, .. } | ExitStatus::NotStarted { .. });
+            assert!(right, "round {round}: {exit:?}");
+            harness.runtime.remove(&id).await.unwrap();
+        }
+        // Removes the parents' cgroups if the agent died when there was no container yet.
+        harness.runtime.adopt().await.unwrap();
+    }
     harness.finish();
 }

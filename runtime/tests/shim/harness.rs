@@ -161,13 +161,8 @@ impl Drop for Harness {
     fn drop(&mut self) {
         let _ = self.cgroups.kill(&self.config.cgroup_parent);
         let root = self.root.to_str().unwrap().to_owned();
-        for (pid, command) in processes() {
-            if command.contains("polder-shim") || command.contains("/proc/self/fd") || command.contains("/proc/self/exe") {
-                if command.contains(&root) {
-                    kill(pid, 9);
-                }
-            }
-        }
+        // Shims have their state directory in their command line.
+        processes_with(&root).into_iter().for_each(|pid| kill(pid, 9));
         let _ = self.cgroups.kill(&self.config.cgroup_parent);
         let _ = self.cgroups.remove(&self.config.cgroup_parent);
         self.cgroups.remove_if_empty(Path::new("/polder-test"));
@@ -185,6 +180,11 @@ fn processes() -> Vec<(i32, String)> {
             Some((pid, String::from_utf8_lossy(&command).replace('\0', " ")))
         })
         .collect()
+}
+
+/// Those whose command line has a text in it.
+pub(crate) fn processes_with(text: &str) -> Vec<i32> {
+    processes().into_iter().filter(|(_, command)| command.contains(text)).map(|(pid, _)| pid).collect()
 }
 
 pub(crate) fn kill(pid: i32, signal: i32) {
@@ -252,6 +252,20 @@ const AGENT_ROOT: &str = "POLDER_TEST_AGENT_ROOT";
 const AGENT_ORDERS: &str = "POLDER_TEST_AGENT_ORDERS";
 
 impl Agent {
+    /// As [`run`](Self::run), but doesn't wait for anything.
+    pub(crate) fn begin(root: &Path, orders: &[&str]) -> Self {
+        let child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "harness::agent_process", "--ignored", "--nocapture", "--test-threads=1"])
+            .env(AGENT_ROOT, root)
+            .env(AGENT_ORDERS, orders.join("\n"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        Self { child }
+    }
+
     /// Orders are `NUMBER:start:SCRIPT` or `NUMBER:create:SCRIPT`. Comes back when all are carried out.
     pub(crate) fn run(root: &Path, orders: &[&str]) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
