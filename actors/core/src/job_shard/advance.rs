@@ -79,8 +79,10 @@ impl JobShard {
         let unfit =
             self.hosts.get(&next.host).is_some_and(|host| host.drain().is_some() || host.silent_since().is_some());
         let stays = task.record.current.as_ref().is_some_and(|current| {
-            let silent = self.hosts.get(&current.host).is_some_and(|host| host.silent_since().is_some());
-            current.stop.is_none() && !silent && job.move_reason(task, &self.hosts).is_none()
+            // Before its host was heard of, nobody knows whether the reason for the move still stands.
+            let host = self.hosts.get(&current.host).filter(|host| host.condition.is_some());
+            let heard = host.is_some_and(|host| host.silent_since().is_none());
+            current.stop.is_none() && heard && job.move_reason(task, &self.hosts).is_none()
         });
         if task.startable() && job.same(next.generation, task.record.want) && !unfit && !stays {
             return;

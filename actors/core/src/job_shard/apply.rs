@@ -96,7 +96,9 @@ impl JobShard {
         job.shapes.clear();
         if released {
             job.forget_templates();
-            job.begin_release();
+            for index in job.begin_release() {
+                turn.save_task(id, index);
+            }
         }
         if let Some((kind, message)) = what {
             turn.notice(kind, id, message);
@@ -259,9 +261,10 @@ impl Job {
         older.drain(..surplus);
     }
 
-    /// A new generation gives tasks that gave up another chance. Work that was done is not done again.
-    fn begin_release(&mut self) {
-        let batch = self.is_batch();
+    /// A new generation gives tasks that gave up another chance, and those without a container come under it at once.
+    /// Work that was done is not done again.
+    fn begin_release(&mut self) -> alloc::vec::Vec<u32> {
+        let (batch, newest) = (self.is_batch(), self.record.generation);
         for task in self.tasks.values_mut() {
             let record = &mut task.record;
             let over = record.outcome.is_some_and(|outcome| !(batch && outcome == Outcome::Completed));
@@ -270,7 +273,15 @@ impl Job {
             }
             if record.current.is_none() {
                 (record.restart_at, record.failures) = (None, 0);
+                if record.outcome.is_none() {
+                    record.want = newest;
+                }
             }
         }
+        self.tasks
+            .iter()
+            .filter(|(_, task)| !task.is_blank() && task.record.current.is_none())
+            .map(|(at, _)| *at)
+            .collect()
     }
 }

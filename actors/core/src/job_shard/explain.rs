@@ -264,7 +264,7 @@ impl JobShard {
                 "its container is stopping",
                 detail,
                 kill_at + ORDER_REPEAT,
-                "it is killed, and asked for again",
+                "what is left of it is killed, and the host is told again",
             ));
         }
         match &live.phase {

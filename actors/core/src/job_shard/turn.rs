@@ -96,7 +96,10 @@ impl Turn {
     }
 
     pub(super) fn withdraw(&mut self, request: RequestId, index: u32) {
-        self.withdrawn.entry(request).or_default().push(index);
+        // What was asked for in this very step was never sent.
+        if !self.made.values().any(|made| *made == request) {
+            self.withdrawn.entry(request).or_default().push(index);
+        }
     }
 
     pub(super) fn placed(&mut self, request: RequestId, charge: Charge) {
