@@ -183,47 +183,43 @@ impl Inner {
     }
 
     fn make_layer(&self, layer: &LayerSource, layout: &Layout) -> Result<(), ImageError> {
-        let name = layer.diff_id.hex();
-        let lock = FileLock::exclusive(&self.dir.join("locks").join(format!("layer-{name}")))
+        let lock = FileLock::exclusive(&self.dir.join("locks").join(format!("layer-{}", layer.diff_id.hex())))
             .map_err(ImageError::io(format!("lock layer {}", layer.diff_id)))?;
+        let result = self.make_locked_layer(layer, layout);
+        // Who waits for it finds that the file is gone, takes a new one and looks again.
+        if let Err(error) = lock.remove() {
+            tracing::warn!(layer = %layer.diff_id, %error, "could not remove the lock of a layer; it does no harm");
+        }
+        result
+    }
+
+    fn make_locked_layer(&self, layer: &LayerSource, layout: &Layout) -> Result<(), ImageError> {
         let target = self.layer_dir(&layer.diff_id);
         if target.is_dir() {
             return Ok(());
         }
-        let making = self.dir.join("tmp").join(&name);
+        let making = self.dir.join("tmp").join(layer.diff_id.hex());
         let storing = || ImageError::io(format!("store layer {} in {}", layer.diff_id, self.dir.display()));
         remove_tree(&making).map_err(storing())?;
         fs::create_dir(&making).map_err(storing())?;
         fs::set_permissions(&making, fs::Permissions::from_mode(0o755)).map_err(storing())?;
-        let result = layout
-            .blob(&layer.blob, layer.size)
-            .and_then(|blob| unpack(layer, blob, &making, self.limits))
-            .and_then(|done| {
-                let directory = File::open(&making).map_err(storing())?;
-                rustix::fs::syncfs(&directory).map_err(|errno| storing()(errno.into()))?;
-                fs::rename(&making, &target).map_err(storing())?;
-                sync_dir(&self.dir.join("layers")).map_err(storing())?;
-                Ok(done)
-            });
-        match result {
-            Ok(done) => {
-                tracing::info!(
-                    layer = %layer.diff_id,
-                    entries = done.entries,
-                    bytes = done.bytes,
-                    left_out = done.left_out,
-                    "unpacked a layer"
-                );
-                // Who waits for it finds that the file is gone, takes a new one and sees the layer.
-                lock.remove().map_err(storing())
+        let make = || {
+            let blob = layout.blob(&layer.blob, layer.size)?;
+            let done = unpack(layer, blob, &making, self.limits)?;
+            let directory = File::open(&making).map_err(storing())?;
+            rustix::fs::syncfs(&directory).map_err(|errno| storing()(errno.into()))?;
+            fs::rename(&making, &target).map_err(storing())?;
+            sync_dir(&self.dir.join("layers")).map_err(storing())?;
+            let (entries, bytes, left_out) = (done.entries, done.bytes, done.left_out);
+            tracing::info!(layer = %layer.diff_id, entries, bytes, left_out, "unpacked a layer");
+            Ok(())
+        };
+        make().inspect_err(|_| {
+            if let Err(error) = remove_tree(&making) {
+                let path = making.display();
+                tracing::warn!(%path, %error, "could not remove a layer that failed; the next start will");
             }
-            Err(error) => {
-                if let Err(error) = remove_tree(&making) {
-                    tracing::warn!(path = %making.display(), %error, "could not remove a layer that failed; the next start will");
-                }
-                Err(error)
-            }
-        }
+        })
     }
 
     /// The layers from the top, without those that an opaque root hides.
