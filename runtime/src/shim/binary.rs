@@ -16,7 +16,7 @@ use std::{
 use polder_shim::VERSION_LINE;
 use rustix::{
     fs::{MemfdFlags, Mode, OFlags, SealFlags, fchmod, fcntl_add_seals, memfd_create, open},
-    io::Errno,
+    io::{Errno, pread},
 };
 
 use super::RuntimeError;
@@ -38,6 +38,10 @@ impl ShimBinary {
     pub fn load(path: &Path) -> Result<Self, RuntimeError> {
         let refuse = |reason: String| RuntimeError::ShimBinary { path: path.to_owned(), reason };
         let memfd = sealed(path).map_err(|error| refuse(error.to_string()))?;
+        if !is_static(&memfd).map_err(|error| refuse(error.to_string()))? {
+            // In a dynamic one, the C library could be made to load code of an image.
+            return Err(refuse("it is not a static program; runtime/shim/build.sh makes it".to_owned()));
+        }
         let binary = Self { memfd: Arc::new(memfd) };
         let output = binary
             .command()
@@ -91,4 +95,51 @@ fn sealed(path: &Path) -> io::Result<OwnedFd> {
     // A program that somebody has open for writing can't be executed.
     drop(writable);
     Ok(readable)
+}
+
+/// Whether a program needs no interpreter, which is what loads libraries. Reads the program headers of a 64-bit ELF file.
+fn is_static(program: &OwnedFd) -> io::Result<bool> {
+    const HEADER_BYTES: usize = 64;
+    const OFFSET_AT: usize = 32;
+    const SIZE_AT: usize = 54;
+    const COUNT_AT: usize = 56;
+    const INTERPRETER: [u8; 4] = 3_u32.to_le_bytes();
+
+    let mut header = [0; HEADER_BYTES];
+    let read = pread(program, &mut header, 0)?;
+    // 64-bit, little-endian.
+    if read < HEADER_BYTES || !header.starts_with(b"\x7fELF\x02\x01") {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "it is not a 64-bit program"));
+    }
+    let number = |at: usize, bytes: usize| {
+        header[at..at + bytes].iter().rev().fold(0_u64, |number, byte| number << 8 | u64::from(*byte))
+    };
+    let (offset, size, count) = (number(OFFSET_AT, 8), number(SIZE_AT, 2), number(COUNT_AT, 2));
+    for index in 0..count {
+        let mut kind = [0; 4];
+        let read = pread(program, &mut kind, offset.saturating_add(index * size))?;
+        if read == kind.len() && kind == INTERPRETER {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_static_program_of_ours_is_taken() {
+        let refused = |path: &Path| ShimBinary::load(path).unwrap_err().to_string();
+        // Any test program is dynamic.
+        let dynamic = std::env::current_exe().unwrap();
+        assert!(refused(&dynamic).contains("static"), "{}", refused(&dynamic));
+        let script = std::env::temp_dir().join(format!("polder-not-a-program-{}", std::process::id()));
+        std::fs::write(&script, "#!/bin/sh\necho polder-shim\n").unwrap();
+        assert!(refused(&script).contains("not a 64-bit program"));
+        std::fs::remove_file(&script).unwrap();
+        assert!(refused(&script).contains("can't be used"));
+        assert!(refused(&std::env::temp_dir()).contains("can't be used"));
+    }
 }

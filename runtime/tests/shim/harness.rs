@@ -303,7 +303,8 @@ async fn agent_process() {
             runtime.start(&id).await.unwrap();
         }
     }
-    println!("agent is ready");
+    // To the parent, past the test program's own capture of what is printed.
+    std::io::Write::write_all(&mut std::io::stdout(), b"agent is ready\n").unwrap();
     // Until the test kills us.
     tokio::time::sleep(HANG).await;
 }

@@ -9,4 +9,5 @@ mod harness;
 mod isolation;
 mod life;
 mod limits;
+mod measure;
 mod pitfalls;
