@@ -8,6 +8,8 @@ use std::{
     time::Duration,
 };
 
+/// More than any test makes it write.
+const LINES_MAX: usize = 10_000;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A running demo; killed when dropped.
@@ -70,16 +72,13 @@ impl Drop for Demo {
 }
 
 fn spawn(args: &[&str], env: &[(&str, &str)]) -> (Child, mpsc::Receiver<String>) {
-    let mut child = Command::new(env!("CARGO_BIN_EXE_polder-demo"))
-        .args(args)
-        .env_clear()
-        .env("PORT_HTTP", "0")
-        .envs(env.iter().copied())
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+    run(Command::new(env!("CARGO_BIN_EXE_polder-demo")).args(args).env_clear(), env)
+}
+
+fn run(command: &mut Command, env: &[(&str, &str)]) -> (Child, mpsc::Receiver<String>) {
+    let mut child = command.env("PORT_HTTP", "0").envs(env.iter().copied()).stdout(Stdio::piped()).spawn().unwrap();
     let out = child.stdout.take().unwrap();
-    let (send, lines) = mpsc::channel();
+    let (send, lines) = mpsc::sync_channel(LINES_MAX);
     std::thread::spawn(move || {
         for line in BufReader::new(out).lines().map_while(Result::ok) {
             let _ = send.send(line);
@@ -231,6 +230,23 @@ fn it_starts_and_collects_children() {
     for _ in 0..2 {
         demo.line("collected a child");
     }
+}
+
+/// As process 1 the kernel keeps only those signals for it that it has asked for, and gives it all orphans.
+#[test]
+fn it_is_a_good_first_process() {
+    if !nix::unistd::geteuid().is_root() {
+        eprintln!("skipped: making a pid namespace needs root");
+        return;
+    }
+    let program = env!("CARGO_BIN_EXE_polder-demo");
+    let args = ["--pid", "--fork", "--kill-child", program];
+    let (mut unshare, lines) = run(Command::new("unshare").args(args), &[]);
+    assert!(lines.recv_timeout(PATIENCE).unwrap().starts_with("listening on "));
+    let first = children_of(unshare.id()).pop().unwrap();
+    assert!(Command::new("kill").args(["-s", "TERM", &first]).status().unwrap().success());
+    assert!(lines.recv_timeout(PATIENCE).unwrap().starts_with("got SIGTERM, stopping"));
+    assert_eq!(ended(&mut unshare).code(), Some(0));
 }
 
 #[test]

@@ -155,7 +155,7 @@ pub fn pack_archive(spec: &PackSpec, output: &Path, tag: &str) -> Result<Packed,
     for (digest, content) in blobs {
         put(&mut tar, &format!("blobs/sha256/{}", digest.hex()), content)?;
     }
-    let parent = output.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let parent = output.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
     write_durably(&parent.join(output.file_name().unwrap_or_default()), &tar.finish().map_err(writing())?)
         .map_err(writing())?;
     sync_dir(parent).map_err(writing())?;
@@ -256,7 +256,8 @@ fn layer(spec: &PackSpec) -> Result<Vec<u8>, ImageError> {
         ["dev", "etc", "proc", "root", "sys", "tmp"].into_iter().map(|name| (name.to_owned(), 0o755)).collect();
     directories.insert("root".into(), 0o700);
     directories.insert("tmp".into(), 0o1777);
-    let workdir = spec.workdir.as_deref().filter(|workdir| workdir.trim_matches('/') != "").map(target).transpose()?;
+    let workdir =
+        spec.workdir.as_deref().filter(|workdir| !workdir.trim_matches('/').is_empty()).map(target).transpose()?;
     for path in files.keys().chain(&workdir) {
         let is_directory = Some(path) == workdir.as_ref();
         let ends = path.match_indices('/').map(|(end, _)| end).chain(is_directory.then_some(path.len()));

@@ -39,8 +39,8 @@ pub(super) struct Selected {
 
 /// A manifest or an index.
 enum Node {
-    Index(ImageIndex),
-    Manifest(ImageManifest),
+    Index(Box<ImageIndex>),
+    Manifest(Box<ImageManifest>),
 }
 
 /// Finds the image that a selector means.
@@ -136,7 +136,7 @@ fn for_this_machine(
         return Err(ImageError::Selection { path: layout.path().to_owned(), problem: what, holds });
     }
     match node(layout, first)? {
-        Node::Manifest(manifest) => Ok((digest(layout, first)?, manifest)),
+        Node::Manifest(manifest) => Ok((digest(layout, first)?, *manifest)),
         Node::Index(index) => for_this_machine(layout, index.manifests().clone(), selector, depth + 1),
     }
 }
@@ -199,11 +199,11 @@ fn node(layout: &Layout, descriptor: &Descriptor) -> Result<Node, ImageError> {
     let (node, version) = if is_index {
         let index: ImageIndex = serde_json::from_value(value).map_err(wrong)?;
         let version = index.schema_version();
-        (Node::Index(index), version)
+        (Node::Index(Box::new(index)), version)
     } else {
         let manifest: ImageManifest = serde_json::from_value(value).map_err(wrong)?;
         let version = manifest.schema_version();
-        (Node::Manifest(manifest), version)
+        (Node::Manifest(Box::new(manifest)), version)
     };
     if version == 2 { Ok(node) } else { Err(layout.broken(format!("{digest} has schema version {version}, not 2"))) }
 }

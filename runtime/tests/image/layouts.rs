@@ -7,6 +7,9 @@ use polder_runtime::image::{Digest, ExposedPort, ImageError, ImageReference, Por
 use serde_json::{Value, json};
 use std::fs;
 
+/// Changes a manifest and a configuration before they are written.
+type Change = fn(&mut Value, &mut Value);
+
 fn reference(place: &Place, name: &str, suffix: &str) -> ImageReference {
     format!("oci:{}{suffix}", place.path(name).display()).parse().unwrap()
 }
@@ -100,7 +103,7 @@ async fn manifests_need_no_media_type_but_must_not_be_two_things() {
     let sha512 = |_: &mut Value, config: &mut Value| config["rootfs"]["diff_ids"] = json!(["sha512:00"]);
     let nul = |_: &mut Value, config: &mut Value| config["config"]["Entrypoint"] = json!(["a\0b"]);
     let relative = |_: &mut Value, config: &mut Value| config["config"]["WorkingDir"] = json!("srv");
-    let changes: [(&str, fn(&mut Value, &mut Value)); 7] = [
+    let changes: [(&str, Change); 7] = [
         ("both", both),
         ("lying", lying),
         ("old", old),
