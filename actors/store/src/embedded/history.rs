@@ -176,15 +176,13 @@ impl Cursor {
             return Err(log.complete_after);
         }
         let start = log.changes.partition_point(|change| change.revision <= self.seen);
-        let mut looked_at = 0;
-        for change in log.changes.range(start..) {
+        for (looked_at, change) in log.changes.range(start..).enumerate() {
             // All changes of one revision are taken together, so that a place is always between revisions.
             let between = change.revision > self.seen;
             if between && (looked_at >= LOOKED_AT_AT_A_TIME_MAX || self.taken.len() >= TAKEN_AT_A_TIME_MAX) {
                 return Ok(true);
             }
             self.seen = change.revision;
-            looked_at += 1;
             if change.key.starts_with(&self.prefix) {
                 self.taken.push_back(Arc::clone(change));
             }

@@ -117,7 +117,7 @@ impl LeaseBackend for Backend {
     }
 
     async fn revoke(&self, id: LeaseId) -> Result<(), StoreError> {
-        let revoked = self
+        self
             .endpoints
             .read(ETCD_ATTEMPT_TIMEOUT, |client| async move {
                 match client.lease_client().revoke(id.0).await {
@@ -126,7 +126,6 @@ impl LeaseBackend for Backend {
                     other => other.map(|_| ()),
                 }
             })
-            .await;
-        revoked
+            .await
     }
 }
