@@ -307,8 +307,9 @@ impl<R: Role> Driver<R> {
         self.phase = Phase::Pausing(self.clock.sleep_until(self.clock.now() + pause), reason);
     }
 
+    /// The parent decides what becomes of this; mostly it starts a fresh actor.
     fn give_up(&mut self) {
-        self.probe.set(ActorState::Escalated);
+        self.probe.set(ActorState::Restoring { attempt: self.attempt.saturating_add(1) });
         self.settle(Next::Exit(Exit::GaveUp));
     }
 
@@ -363,6 +364,7 @@ impl<R: Role> Driver<R> {
 
     fn begin_restart(&mut self, reason: RestoreReason) {
         self.probe.count(|counts| counts.restarts += 1);
+        self.probe.set(ActorState::Restoring { attempt: 1 });
         let pause = self.faults.pause(self.clock.now());
         self.settle(Next::Restore(reason, pause));
     }

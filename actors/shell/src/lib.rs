@@ -41,5 +41,5 @@ pub use query::{Handle, QueryError};
 pub use role::{Commit, Journal, RestoreError, RestoreReason, Restored, Restoring, Role};
 pub use shell::ActorOptions;
 pub use spawner::SpawnError;
-pub use status::{ActorState, ActorStatus};
+pub use status::{ActorCounts, ActorState, ActorStatus};
 pub use tree::{Escalation, Group, Prepared, ShutdownReport, StopError, Tree, TreeOptions};

@@ -29,7 +29,7 @@ pub enum ActorState {
     },
     /// It finishes its commits and stops.
     Stopping,
-    /// It failed too often; its parent decides.
+    /// It failed too often, and so did its parents: it is started no more until somebody intervenes.
     Escalated,
     /// It was stopped, or handed over to another owner.
     Stopped,
@@ -45,7 +45,7 @@ impl ActorState {
     /// Whether it will stay like this.
     #[must_use]
     pub const fn is_over(&self) -> bool {
-        matches!(self, Self::Stopped)
+        matches!(self, Self::Stopped | Self::Escalated)
     }
 }
 

@@ -106,7 +106,10 @@ struct Slot {
     id: u64,
     group: usize,
     actor: Arc<dyn Launch>,
+    /// While there is an actor.
     control: Option<Recipient<Control>>,
+    /// Not any more: it is to end, and not to be started again.
+    wanted: bool,
 }
 
 struct GroupNode {
@@ -135,8 +138,8 @@ struct Inner {
 ///
 /// Actors belong to groups, groups to groups. An actor that fails too often ends, and its group starts a fresh one
 /// behind the same port; a group that had to do that too often has all its actors started again by the group above; when
-/// the root has had enough, [`TreeOptions::on_escalation`] is called and the actor stays where it is, in the open, as
-/// [`ActorState::Escalated`].
+/// the root has had enough, [`TreeOptions::on_escalation`] is called and the actor stays down, in the open, as
+/// [`ActorState::Escalated`], with its port still there and filling up.
 #[derive(Clone)]
 pub struct Tree(Arc<Inner>);
 
@@ -168,6 +171,14 @@ pub struct Prepared<M: Machine> {
 impl<M: Machine> fmt::Debug for Prepared<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Prepared").field("handle", &self.handle).finish_non_exhaustive()
+    }
+}
+
+impl Slot {
+    /// From now on it is to end.
+    fn retire(&mut self) -> (Arc<dyn Launch>, Option<Recipient<Control>>) {
+        self.wanted = false;
+        (Arc::clone(&self.actor), self.control.clone())
     }
 }
 
@@ -244,9 +255,9 @@ impl Tree {
     /// When there is no such actor, or when it does not finish in time.
     pub async fn stop(&self, name: &str) -> Result<(), StopError> {
         let found = {
-            let state = self.0.state();
-            let slot = state.slots.iter().find(|slot| slot.actor.probe().name() == name);
-            slot.map(|slot| (Arc::clone(&slot.actor), slot.control.clone()))
+            let mut state = self.0.state();
+            let slot = state.slots.iter_mut().find(|slot| slot.actor.probe().name() == name);
+            slot.map(Slot::retire)
         };
         let (actor, control) = found.ok_or_else(|| StopError::Unknown { name: name.to_owned() })?;
         if stop_one(&actor, control.as_ref()).await {
@@ -261,7 +272,7 @@ impl Tree {
         let actors: Vec<_> = {
             let mut state = self.0.state();
             state.down = true;
-            state.slots.iter().rev().map(|slot| (Arc::clone(&slot.actor), slot.control.clone())).collect()
+            state.slots.iter_mut().rev().map(Slot::retire).collect()
         };
         let mut report = ShutdownReport::default();
         for (actor, control) in actors {
@@ -283,10 +294,7 @@ impl Tree {
 
     fn launch(&self, id: u64, reason: RestoreReason) {
         let mut state = self.0.state();
-        if state.down {
-            return;
-        }
-        let Some(slot) = state.slots.iter_mut().find(|slot| slot.id == id) else { return };
+        let Some(slot) = state.slots.iter_mut().find(|slot| slot.id == id && slot.wanted) else { return };
         if slot.actor.probe().state().is_over() {
             return;
         }
@@ -306,10 +314,11 @@ async fn tell(control: &Recipient<Control>, what: Control) {
 
 async fn stop_one(actor: &Arc<dyn Launch>, control: Option<&Recipient<Control>>) -> bool {
     let stopping = async {
+        // Without an actor there is nothing to wait for, and no new one is started.
         if let Some(control) = control {
             tell(control, Control::Stop).await;
+            actor.probe().wait_for(ActorState::is_over).await;
         }
-        actor.probe().wait_for(|state| matches!(state, ActorState::Stopped | ActorState::Escalated)).await;
     };
     let in_time = tokio::time::timeout(STOP_GRACE.to_duration(), stopping).await.is_ok();
     if in_time {
@@ -415,7 +424,7 @@ impl<M: Machine> Prepared<M> {
         }
         state.slots.retain(|slot| !same_name(slot));
         let control = Arc::clone(&actor).launch(&inner.spawner, RestoreReason::Started)?;
-        state.slots.push(Slot { id, group, actor, control });
+        state.slots.push(Slot { id, group, actor, control, wanted: true });
         Ok(handle)
     }
 }
@@ -461,27 +470,22 @@ impl Tree {
         let probe = Arc::clone(slot.actor.probe());
         let group = slot.group;
         match ended.exit {
-            Exit::Stopped | Exit::NotOwner => {
-                slot.actor.close();
-                probe.set(ActorState::Stopped);
-                Answer::Nothing
-            }
-            Exit::Replaced => Answer::Start { ids: vec![ended.actor], pause: Millis(0) },
-            Exit::GaveUp | Exit::Died => {
-                probe.set(ActorState::Escalated);
-                if state.down {
-                    return Answer::Nothing;
+            Exit::Stopped | Exit::NotOwner => slot.wanted = false,
+            Exit::Replaced if slot.wanted => return Answer::Start { ids: vec![ended.actor], pause: Millis(0) },
+            Exit::GaveUp | Exit::Died if slot.wanted => {
+                let error = slot.actor.status().last_error.unwrap_or_else(|| "nothing is known of it".to_owned());
+                let answer = state.climb(group, ended.actor, now, Escalation { actor: probe.name().to_owned(), error });
+                if matches!(answer, Answer::Escalate(_)) {
+                    probe.set(ActorState::Escalated);
                 }
-                let error = slot_error(&state, ended.actor);
-                state.climb(group, ended.actor, now, Escalation { actor: probe.name().to_owned(), error })
+                return answer;
             }
+            Exit::Replaced | Exit::GaveUp | Exit::Died => {}
         }
+        slot.actor.close();
+        probe.set(ActorState::Stopped);
+        Answer::Nothing
     }
-}
-
-fn slot_error(state: &State, id: u64) -> String {
-    let slot = state.slots.iter().find(|slot| slot.id == id);
-    slot.and_then(|slot| slot.actor.status().last_error).unwrap_or_else(|| "nothing is known of it".to_owned())
 }
 
 impl State {
