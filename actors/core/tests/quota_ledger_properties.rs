@@ -110,7 +110,13 @@ impl World {
             self.believed.insert(region.clone(), allotment);
         }
         if !lose_ack {
-            self.step(Event::AllotmentAcked { region, account, version });
+            // Regions may answer either way.
+            if version % 2 == 0 {
+                let allotment = self.believed[&region].clone();
+                self.step(Event::AllotmentHeld { region, allotment });
+            } else {
+                self.step(Event::AllotmentAcked { region, account, version });
+            }
         }
     }
 

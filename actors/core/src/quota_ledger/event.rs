@@ -49,6 +49,13 @@ pub enum Event {
         /// The region.
         region: RegionId,
     },
+    /// A region said which allotment it has durably: what it answers to each that is sent.
+    AllotmentHeld {
+        /// The region.
+        region: RegionId,
+        /// The allotment.
+        allotment: Allotment,
+    },
     /// A region has this version of an allotment durably.
     AllotmentAcked {
         /// The region.

@@ -1,7 +1,7 @@
 //! What the quota ledger does when regions join, are heard, and are not.
 
 use super::{
-    ACCOUNTS_PER_REGION_MAX,
+    ACCOUNTS_PER_REGION_MAX, REFUSED_RETRY,
     event::AccountHeard,
     share_out,
     state::{QuotaLedger, Region},
@@ -55,7 +55,13 @@ impl QuotaLedger {
     }
 
     /// Compares what a region has with what it should have.
-    fn hear_allotment(&mut self, now: Timestamp, region: &RegionId, heard: &Allotment, effects: &mut Effects<Self>) {
+    pub(super) fn hear_allotment(
+        &mut self,
+        now: Timestamp,
+        region: &RegionId,
+        heard: &Allotment,
+        effects: &mut Effects<Self>,
+    ) {
         let account = &heard.account;
         let record = self.quotas.get_mut(account);
         let Some(share) = record.and_then(|record| record.regions.get_mut(region)) else { return };
@@ -68,11 +74,20 @@ impl QuotaLedger {
         if heard.version < newest.version && !older_than_agreed {
             return;
         }
-        // Either side was restored from a copy: what the region believes counts until it has agreed anew.
-        share.ceiling = share_out::largest(share.ceiling, heard.limit);
         let version = heard.version.max(newest.version).saturating_add(1);
+        let partly = heard.version == newest.version;
+        if partly {
+            // It agreed, but to something else. That holds, and it is asked again later.
+            share.agreed = Some(heard.clone());
+            share.ceiling = heard.limit;
+        } else {
+            // Either side was restored from a copy: what the region believes counts until it has agreed anew.
+            share.ceiling = share_out::largest(share.ceiling, heard.limit);
+        }
+        share.ceiling = share_out::largest(share.ceiling, newest.limit);
         share.sent = Some(Allotment { version, ..newest });
-        let at = self.is_heard(region).then_some(now);
+        let at = if partly { now + REFUSED_RETRY } else { now };
+        let at = self.is_heard(region).then_some(at);
         self.outbox.want(region, account, at);
         self.share_out(now, account);
         self.save(account, effects);

@@ -29,6 +29,9 @@ impl Machine for QuotaLedger {
             }
             Event::RegionKnown { region } => self.know(now, &region, &mut effects),
             Event::RegionHeard { region, at, accounts } => self.hear(now, &region, at, accounts, &mut effects),
+            Event::AllotmentHeld { region, allotment } => {
+                self.hear_allotment(now, &region, &allotment, &mut effects);
+            }
             Event::RegionSilent { region } => self.fall_silent(&region),
             Event::AllotmentAcked { region, account, version } => {
                 self.ack(now, &region, &account, version, &mut effects);

@@ -1,0 +1,155 @@
+//! The federation's API: what `polder-api` asks of whoever serves it, answered out of what regions say.
+
+mod events;
+mod hosts;
+mod jobs;
+mod quotas;
+mod regions;
+mod tasks;
+
+use crate::{federation::Federation, replies::NoAnswer};
+use async_trait::async_trait;
+use bytes::Bytes;
+use polder_api::{
+    Code, Problem,
+    dto::{
+        ApplyResponse, Check, DrainRequest, DrainView, EventList, EventView, HostList, HostView, JobList, JobStatus,
+        LogQuery, Page, QuotaList, QuotaRequest, QuotaView, Ready, StopResponse, WhyView,
+    },
+    server::{Front, Stream},
+};
+use polder_shell::QueryError;
+use polder_types::{AccountId, HostId, JobId, JobSpec, TaskId};
+use std::sync::Arc;
+
+/// The federation's API.
+#[derive(Debug)]
+pub(crate) struct FederationApi {
+    pub(crate) federation: Arc<Federation>,
+}
+
+fn not_ready() -> Problem {
+    Problem::new(Code::NotReady, "this node does not lead the federation")
+        .with_hint("try again in a moment, or ask another node of the federation")
+}
+
+fn unanswered(what: NoAnswer) -> Problem {
+    match what {
+        NoAnswer::Busy => Problem::new(Code::Overloaded, "too many requests wait, or the actor is starting"),
+        NoAnswer::Unknown => Problem::new(Code::Timeout, "no answer came in time, so whether it was done is not known")
+            .with_hint("look at the status before trying again; trying again does no harm"),
+    }
+}
+
+fn unread(error: QueryError) -> Problem {
+    match error {
+        QueryError::Closed => not_ready(),
+        QueryError::Panicked => Problem::new(Code::Internal, "reading the state failed; the node's log says where"),
+    }
+}
+
+/// One page of a sorted list.
+fn page<T>(items: Vec<T>, page: &Page, key: impl Fn(&T) -> String) -> (Vec<T>, Option<String>) {
+    let limit = usize::try_from(page.limit).unwrap_or(usize::MAX);
+    let mut rest = items.into_iter().filter(|item| page.after.as_ref().is_none_or(|after| key(item) > *after));
+    let taken: Vec<T> = rest.by_ref().take(limit).collect();
+    let next = if rest.next().is_some() { taken.last().map(key) } else { None };
+    (taken, next)
+}
+
+#[async_trait(?Send)]
+impl Front for FederationApi {
+    async fn jobs(&self, wanted: Page) -> Result<JobList, Problem> {
+        self.job_list(&wanted).await
+    }
+
+    async fn job(&self, job: JobId) -> Result<JobStatus, Problem> {
+        self.job_status(job).await
+    }
+
+    async fn apply_job(&self, spec: JobSpec) -> Result<ApplyResponse, Problem> {
+        self.apply_intent(spec).await
+    }
+
+    async fn stop_job(&self, job: JobId) -> Result<StopResponse, Problem> {
+        self.stop_intent(job).await
+    }
+
+    async fn why(&self, task: TaskId) -> Result<WhyView, Problem> {
+        self.why_task(task).await
+    }
+
+    async fn logs(&self, task: TaskId, query: LogQuery) -> Result<Stream<Result<Bytes, Problem>>, Problem> {
+        self.read_logs(task, query).await
+    }
+
+    async fn hosts(&self, wanted: Page) -> Result<HostList, Problem> {
+        Ok(self.host_list(&wanted).await)
+    }
+
+    async fn set_cordon(&self, host: HostId, cordoned: bool) -> Result<HostView, Problem> {
+        let (link, host) = self.find_host(&host).await?;
+        let client = link.client();
+        let answer = if cordoned { client.cordon(&host).await } else { client.uncordon(&host).await };
+        answer.map_err(|error| regions::unreached(&link.region, error))
+    }
+
+    async fn begin_drain(&self, host: HostId, request: DrainRequest) -> Result<DrainView, Problem> {
+        let (link, host) = self.find_host(&host).await?;
+        let answer = link.client().begin_drain(&host, &request).await;
+        answer.map_err(|error| regions::unreached(&link.region, error))
+    }
+
+    async fn drain(&self, host: HostId) -> Result<DrainView, Problem> {
+        let (link, host) = self.find_host(&host).await?;
+        link.client().drain(&host).await.map_err(|error| regions::unreached(&link.region, error))
+    }
+
+    async fn abort_drain(&self, host: HostId) -> Result<DrainView, Problem> {
+        let (link, host) = self.find_host(&host).await?;
+        link.client().abort_drain(&host).await.map_err(|error| regions::unreached(&link.region, error))
+    }
+
+    async fn quotas(&self) -> Result<QuotaList, Problem> {
+        self.quota_list().await
+    }
+
+    async fn quota(&self, account: AccountId) -> Result<QuotaView, Problem> {
+        self.quota_view(account).await
+    }
+
+    async fn set_quota(&self, account: AccountId, request: QuotaRequest) -> Result<QuotaView, Problem> {
+        self.set_account_quota(account, request).await
+    }
+
+    async fn events(&self) -> Result<EventList, Problem> {
+        Ok(self.latest_events().await)
+    }
+
+    async fn follow_events(&self) -> Result<Stream<EventView>, Problem> {
+        Ok(self.event_stream())
+    }
+
+    async fn ready(&self) -> Ready {
+        let mut checks = Vec::new();
+        let leads = self.federation.actors().is_some();
+        let detail = if leads { "this node leads the federation" } else { "another node leads, or none yet" };
+        checks.push(Check { name: "leader".to_owned(), ok: leads, detail: detail.to_owned() });
+        if let Some(actors) = self.federation.actors() {
+            for (name, status) in [("intents", actors.router.status()), ("quotas", actors.ledger.status())] {
+                let ok = status.state.is_working();
+                checks.push(Check { name: name.to_owned(), ok, detail: status.state.to_string() });
+            }
+        }
+        let ready = checks.iter().all(|check| check.ok);
+        // A region that is not heard is shown, but does not keep the federation from its work.
+        for link in self.federation.links.values() {
+            let reach = link.reach();
+            let ok = reach.trouble.is_none() && reach.as_of.is_some();
+            let detail = reach.trouble.unwrap_or_else(|| if ok { "heard" } else { "not heard yet" }.to_owned());
+            checks.push(Check { name: format!("region {}", link.region), ok, detail });
+        }
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        Ready { ready, role: "federation".to_owned(), region: None, version, checks }
+    }
+}
