@@ -36,9 +36,9 @@ pub(crate) async fn open(
 }
 
 async fn run(mut session: Session, mut stream: AggregatedMessageStream, region: Arc<Region>) {
-    let hello = match tokio::time::timeout(HELLO_TIMEOUT, next_frame(&mut session, &mut stream)).await {
+    let (hello, rest) = match tokio::time::timeout(HELLO_TIMEOUT, next_frame(&mut session, &mut stream)).await {
         Ok(Ok(Some(mut first))) if !first.is_empty() => match first.remove(0) {
-            ToRegion::Hello(hello) => hello,
+            ToRegion::Hello(hello) => (hello, first),
             _ => return refuse(session, "the first message of a link must be a hello").await,
         },
         Ok(Err(problem)) => return refuse(session, &problem).await,
@@ -61,7 +61,9 @@ async fn run(mut session: Session, mut stream: AggregatedMessageStream, region: 
     });
     tracing::info!(%host, session = hello.session, "link opened");
     let why = match write(&mut session, &[welcome]).await {
-        Ok(()) => serve(&mut session, &mut stream, &region, &host, &link, queue).await,
+        Ok(()) => {
+            serve(&mut session, &mut stream, Peer { region: &region, host: &host, link: &link }, queue, rest).await
+        }
         Err(closed) => closed,
     };
     tracing::info!(%host, session = hello.session, "link closed: {why}");
@@ -100,19 +102,29 @@ async fn refuse(mut session: Session, reason: &str) {
     let _ = session.close(Some(close)).await;
 }
 
+/// The host at the other end of a link, and what concerns it here.
+#[derive(Clone, Copy)]
+struct Peer<'a> {
+    region: &'a Region,
+    host: &'a HostId,
+    link: &'a Link,
+}
+
 /// Carries messages both ways until something ends the link; says what did.
 async fn serve(
     session: &mut Session,
     stream: &mut AggregatedMessageStream,
-    region: &Region,
-    host: &HostId,
-    link: &Link,
+    peer: Peer<'_>,
     mut queue: mpsc::Receiver<ToHost>,
+    first: Vec<ToRegion>,
 ) -> String {
+    if let Err(problem) = take_all(peer, first).await {
+        return problem;
+    }
     let mut batch = Vec::new();
     loop {
         tokio::select! {
-            () = link.replaced.notified() => return "a newer link of this host took its place".to_owned(),
+            () = peer.link.replaced.notified() => return "a newer link of this host took its place".to_owned(),
             _ = queue.recv_many(&mut batch, FRAME_MESSAGES_MAX) => {
                 if let Err(closed) = write(session, &batch).await {
                     return closed;
@@ -121,12 +133,9 @@ async fn serve(
             }
             frame = tokio::time::timeout(IDLE_TIMEOUT, next_frame(session, stream)) => match frame {
                 Ok(Ok(Some(messages))) => {
-                    for message in messages {
-                        if let Err(problem) = take(region, host, link, message).await {
-                            return problem;
-                        }
+                    if let Err(problem) = take_all(peer, messages).await {
+                        return problem;
                     }
-                    region.host_heard(host, broker::Session(link.session));
                 }
                 Ok(Ok(None)) => return "the host closed it".to_owned(),
                 Ok(Err(problem)) => return problem,
@@ -134,6 +143,15 @@ async fn serve(
             },
         }
     }
+}
+
+/// Takes the messages of a frame to whom they concern.
+async fn take_all(peer: Peer<'_>, messages: Vec<ToRegion>) -> Result<(), String> {
+    for message in messages {
+        take(peer.region, peer.host, peer.link, message).await?;
+    }
+    peer.region.host_heard(peer.host, broker::Session(peer.link.session));
+    Ok(())
 }
 
 /// The messages of the next frame; none when the link is closed.

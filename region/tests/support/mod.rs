@@ -1,0 +1,248 @@
+//! A region in this process, and hosts that speak its protocol without running anything.
+
+use bytes::Bytes;
+use futures::{SinkExt as _, StreamExt as _};
+use polder_core::message::{DrainAttestation, HostOrder, HostReport};
+use polder_region::{RegionConfig, RunError, StoreConfig};
+use polder_types::{
+    BootId, Bytes as Memory, Capacity, ContainerId, ContainerPhase, ContainerStatus, Cpu, ExitStatus, HostInfo,
+    Incarnation, Millis, PortRange, Timestamp,
+};
+use polder_wire::{Hello, LINK_PATH, PROTOCOL_VERSION, ToHost, ToRegion, pack, unpack};
+use std::{
+    collections::BTreeMap,
+    net::TcpListener,
+    path::Path,
+    sync::{Arc, Mutex},
+    time::{Duration, SystemTime},
+};
+use tokio::{sync::oneshot, task::JoinHandle};
+use tokio_tungstenite::tungstenite::Message;
+
+/// A region node that can be stopped and started again on the same state.
+pub struct TestRegion {
+    pub url: String,
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<Result<(), RunError>>,
+}
+
+pub fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+pub fn start_region(dir: &Path, port: u16) -> TestRegion {
+    let config = RegionConfig {
+        region: "eu".parse().unwrap(),
+        node: "node-1".parse().unwrap(),
+        listen: ([127, 0, 0, 1], port).into(),
+        advertise: format!("http://127.0.0.1:{port}"),
+        store: StoreConfig::Embedded { dir: dir.to_owned() },
+        shards: 4,
+        silent_after: Millis(1500),
+        lease_ttl: Duration::from_secs(10),
+        federation: None,
+    };
+    let (stop, stopped) = oneshot::channel();
+    let task = actix_web::rt::spawn(polder_region::run(config, async move {
+        let _ = stopped.await;
+    }));
+    TestRegion { url: format!("http://127.0.0.1:{port}"), stop, task }
+}
+
+impl TestRegion {
+    pub async fn stop(self) {
+        self.stop.send(()).unwrap();
+        self.task.await.unwrap().unwrap();
+    }
+}
+
+#[derive(Debug, Default)]
+pub struct Seen {
+    /// What runs, with its pid.
+    pub running: BTreeMap<ContainerId, u32>,
+    /// How often each container was launched.
+    pub launches: BTreeMap<ContainerId, u32>,
+    pub ended: BTreeMap<ContainerId, ExitStatus>,
+    drain: Option<DrainAttestation>,
+}
+
+/// A host that pretends. What it "runs" outlives its links.
+pub struct FakeHost {
+    pub seen: Arc<Mutex<Seen>>,
+    task: JoinHandle<()>,
+}
+
+fn now() -> Timestamp {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+    Timestamp(since.as_millis().try_into().unwrap())
+}
+
+fn info(name: &str, datacenter: &str) -> HostInfo {
+    HostInfo {
+        id: name.parse().unwrap(),
+        datacenter: datacenter.parse().unwrap(),
+        power_domain: format!("{datacenter}-p").parse().unwrap(),
+        rack: format!("{datacenter}-r").parse().unwrap(),
+        capacity: Capacity {
+            cpu: Cpu::from_centi_cores(400),
+            memory: Memory::from_mib(4096),
+            ports: PortRange { first: 20_000, last: 20_099 },
+        },
+        labels: BTreeMap::new(),
+        address: "127.0.0.1".to_owned(),
+        agent: "test".to_owned(),
+    }
+}
+
+impl FakeHost {
+    pub fn start(url: &str, name: &str, datacenter: &str) -> Self {
+        let seen: Arc<Mutex<Seen>> = Arc::default();
+        let task = tokio::task::spawn_local(live(url.to_owned(), info(name, datacenter), Arc::clone(&seen)));
+        Self { seen, task }
+    }
+
+    /// Falls silent. What it runs, it runs on.
+    pub fn cut(&self) {
+        self.task.abort();
+    }
+
+    pub fn resume(&mut self, url: &str, name: &str, datacenter: &str) {
+        self.task = tokio::task::spawn_local(live(url.to_owned(), info(name, datacenter), Arc::clone(&self.seen)));
+    }
+
+    pub fn running(&self) -> Vec<ContainerId> {
+        self.seen.lock().unwrap().running.keys().cloned().collect()
+    }
+}
+
+impl Drop for FakeHost {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn live(url: String, info: HostInfo, seen: Arc<Mutex<Seen>>) {
+    loop {
+        let _ = link(&url, &info, &seen).await;
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+async fn link(url: &str, info: &HostInfo, seen: &Mutex<Seen>) -> Result<(), Box<dyn std::error::Error>> {
+    let boot = BootId("boot-1".to_owned());
+    let address = format!("{}{LINK_PATH}", url.replace("http://", "ws://"));
+    let (mut socket, _) = tokio_tungstenite::connect_async(address).await?;
+    let hello = ToRegion::Hello(Hello {
+        protocol: PROTOCOL_VERSION,
+        agent: "test".to_owned(),
+        region: "eu".parse()?,
+        host: info.id.clone(),
+        boot: boot.clone(),
+        session: now().0,
+        incarnation: Incarnation(0),
+    });
+    let (containers, drain) = {
+        let seen = seen.lock().unwrap();
+        (seen.running.keys().map(|id| status(&seen, id)).collect(), seen.drain.clone())
+    };
+    let inventory = HostReport::Inventory { info: info.clone(), boot: boot.clone(), containers, drain };
+    send(&mut socket, &[hello, ToRegion::Report(inventory)]).await?;
+    let mut alive = tokio::time::interval(Duration::from_millis(300));
+    loop {
+        tokio::select! {
+            _ = alive.tick() => send(&mut socket, &[ToRegion::Report(HostReport::Alive)]).await?,
+            frame = socket.next() => {
+                let Some(frame) = frame else { return Ok(()) };
+                let Message::Binary(frame) = frame? else { continue };
+                let mut reports = Vec::new();
+                for message in unpack::<ToHost>(Bytes::from(frame.to_vec()))?.messages {
+                    if let ToHost::Order(order) = message {
+                        reports.extend(obey(&mut seen.lock().unwrap(), &boot, order).map(ToRegion::Report));
+                    }
+                }
+                send(&mut socket, &reports).await?;
+            }
+        }
+    }
+}
+
+fn status(seen: &Seen, id: &ContainerId) -> ContainerStatus {
+    let phase = match (seen.running.get(id), seen.ended.get(id)) {
+        (Some(pid), _) => ContainerPhase::Running { started_at: now(), pid: *pid, ready: true },
+        (None, Some(status)) => ContainerPhase::Ended { status: status.clone(), at: now() },
+        (None, None) => {
+            ContainerPhase::Ended { status: ExitStatus::NotStarted { reason: "not known here".to_owned() }, at: now() }
+        }
+    };
+    ContainerStatus { id: id.clone(), phase }
+}
+
+fn attestation(seen: &mut Seen) -> Option<HostReport> {
+    let remaining = seen.running.keys().cloned().collect();
+    let drain = seen.drain.as_mut()?;
+    drain.remaining = remaining;
+    Some(HostReport::Drain(drain.clone()))
+}
+
+fn obey(seen: &mut Seen, boot: &BootId, order: HostOrder) -> impl Iterator<Item = HostReport> + use<> {
+    let mut reports = Vec::new();
+    match order {
+        HostOrder::Start { container, .. } => {
+            if !seen.running.contains_key(&container) && !seen.ended.contains_key(&container) {
+                let pid = 1000 + u32::try_from(seen.launches.len()).unwrap();
+                *seen.launches.entry(container.clone()).or_default() += 1;
+                seen.running.insert(container.clone(), pid);
+            }
+            reports.push(HostReport::Changed { containers: vec![status(seen, &container)] });
+        }
+        HostOrder::Stop { container, .. } => {
+            if seen.running.remove(&container).is_some() {
+                seen.ended.insert(container.clone(), ExitStatus::Signal { signal: 15, oom: false });
+            }
+            reports.push(HostReport::Changed { containers: vec![status(seen, &container)] });
+            reports.extend(attestation(seen));
+        }
+        HostOrder::Forget { container, .. } => {
+            seen.ended.remove(&container);
+        }
+        HostOrder::Drain(order) => {
+            let forced = Vec::new();
+            seen.drain =
+                Some(DrainAttestation { version: order.version, boot: boot.clone(), remaining: Vec::new(), forced });
+            reports.extend(attestation(seen));
+        }
+        HostOrder::ForceDrain { .. } => {
+            let killed: Vec<ContainerId> = std::mem::take(&mut seen.running).into_keys().collect();
+            for container in &killed {
+                seen.ended.insert(container.clone(), ExitStatus::Signal { signal: 9, oom: false });
+                reports.push(HostReport::Changed { containers: vec![status(seen, container)] });
+            }
+            if let Some(drain) = &mut seen.drain {
+                drain.forced.extend(killed);
+            }
+            reports.extend(attestation(seen));
+        }
+        HostOrder::EndDrain { .. } => seen.drain = None,
+    }
+    reports.into_iter()
+}
+
+type Socket = tokio_tungstenite::WebSocketStream<tokio_tungstenite::MaybeTlsStream<tokio::net::TcpStream>>;
+
+async fn send(socket: &mut Socket, messages: &[ToRegion]) -> Result<(), Box<dyn std::error::Error>> {
+    for frame in pack(messages)? {
+        socket.send(Message::Binary(frame.to_vec().into())).await?;
+    }
+    Ok(())
+}
+
+/// Waits until `done` says so; fails after a generous time with what was waited for.
+pub async fn eventually<F: Future<Output = bool>>(what: &str, mut done: impl FnMut() -> F) {
+    for _ in 0..600 {
+        if done().await {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    panic!("never happened: {what}");
+}
