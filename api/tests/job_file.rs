@@ -278,7 +278,8 @@ fn hostile_files_are_refused_and_never_panic() {
     assert_eq!(code(&format!("a = {}", "{a=".repeat(200_000)).into_bytes()), Code::JobFileLimit);
     assert_eq!(code(&format!("{}a = 1", "a.".repeat(200_000)).into_bytes()), Code::JobFileLimit);
     assert_eq!(code(b"\x7fELF\x02\x01\x01\0\xff\xfe"), Code::JobFileLimit);
-    assert_eq!(code(b"\0\0\0\0"), Code::JobFileSyntax);
+    assert_eq!(code(b"\0\0\0\0"), Code::JobFileLimit);
+    assert_eq!(code(format!("{MINIMAL}user = \"\u{1b}[2J\"").as_bytes()), Code::JobFileLimit);
     for text in [
         "",
         "   \n",

@@ -93,7 +93,8 @@ pub struct RegionPart {
     /// When the region said so.
     #[schema(value_type = u64)]
     pub as_of: Timestamp,
-    /// The newest spec that the region has.
+    /// The newest spec that the region has durably, in the count of the answer it stands in: a part whose generation is
+    /// the job's own is about the newest spec.
     #[schema(value_type = u64)]
     pub generation: Generation,
     /// Tasks wanted here.

@@ -117,6 +117,13 @@ fn text_of(bytes: &[u8]) -> Result<&str, JobFileError> {
             return Err(found);
         }
     };
+    let control = |c: char| c.is_control() && !matches!(c, '\t' | '\n' | '\r');
+    if let Some(at) = text.find(control) {
+        let message = "it has control characters";
+        let mut found = JobFileError::whole(Code::JobFileLimit, message.to_owned(), "is it a binary file?");
+        found.locate(Position::of(text, at..at));
+        return Err(found);
+    }
     if text.trim().is_empty() {
         return Err(JobFileError::whole(
             Code::JobFileSyntax,

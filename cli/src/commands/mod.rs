@@ -1,0 +1,98 @@
+//! The commands, one file each.
+
+mod apply;
+mod completions;
+mod drain;
+mod events;
+mod hosts;
+mod logs;
+mod quota;
+mod status;
+mod stop;
+mod validate;
+mod wait;
+mod why;
+
+use crate::failure::Failure;
+use clap::{Parser, Subcommand};
+use polder_api::client::Client;
+use std::process::ExitCode;
+
+/// Polder runs containers on fleets of machines in many regions.
+#[derive(Debug, Parser)]
+#[command(
+    name = "polder",
+    version,
+    propagate_version = true,
+    after_help = "Data goes to stdout, everything else to stderr. Exit codes: 0 done, 1 your fault, 2 the system's."
+)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    server: Server,
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// Which server is asked.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Server {
+    /// Address of a region or the federation
+    #[arg(long, global = true, env = "POLDER_ADDR", value_name = "URL", default_value = "http://127.0.0.1:7000")]
+    addr: String,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Apply(apply::Apply),
+    Validate(validate::Validate),
+    Schema(validate::Schema),
+    Status(status::Status),
+    Stop(stop::Stop),
+    Logs(logs::Logs),
+    Why(why::Why),
+    Hosts(hosts::Hosts),
+    Cordon(hosts::Cordon),
+    Uncordon(hosts::Uncordon),
+    Drain(drain::Drain),
+    #[command(subcommand)]
+    Quota(quota::Quota),
+    Events(events::Events),
+    Completions(completions::Completions),
+}
+
+/// Carries a command out. Most succeed or fail; roles have exit codes of their own.
+pub(crate) fn run(cli: Cli) -> Result<ExitCode, Failure> {
+    let server = cli.server;
+    match cli.command {
+        Command::Apply(command) => asking(&server, |client| command.run(client)),
+        Command::Validate(command) => command.run().map(|()| ExitCode::SUCCESS),
+        Command::Schema(command) => command.run().map(|()| ExitCode::SUCCESS),
+        Command::Status(command) => asking(&server, |client| command.run(client)),
+        Command::Stop(command) => asking(&server, |client| command.run(client)),
+        Command::Logs(command) => asking(&server, |client| command.run(client)),
+        Command::Why(command) => asking(&server, |client| command.run(client)),
+        Command::Hosts(command) => asking(&server, |client| command.run(client)),
+        Command::Cordon(command) => asking(&server, |client| command.run(client)),
+        Command::Uncordon(command) => asking(&server, |client| command.run(client)),
+        Command::Drain(command) => asking(&server, |client| command.run(client)),
+        Command::Quota(command) => asking(&server, |client| command.run(client)),
+        Command::Events(command) => asking(&server, |client| command.run(client)),
+        Command::Completions(command) => command.run().map(|()| ExitCode::SUCCESS),
+    }
+}
+
+/// Runs a command that asks a server.
+fn asking<F>(server: &Server, command: impl FnOnce(Client) -> F) -> Result<ExitCode, Failure>
+where
+    F: Future<Output = Result<(), Failure>>,
+{
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::system(format!("can't start: {error}")))?;
+    runtime.block_on(async {
+        let client = Client::new(&server.addr)?;
+        command(client).await
+    })?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,128 @@
+//! Waits until a job or a drain is where it should be.
+
+use crate::{failure::Failure, output::note, progress::Progress};
+use polder_api::{
+    client::{Client, ClientError},
+    dto::{JobStatus, PartState, RegionPart, TaskView},
+};
+use polder_types::{JobId, Millis};
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+
+/// Time between two looks.
+const LOOK_EVERY: Duration = Duration::from_millis(300);
+/// Tasks whose reasons are listed when waiting was in vain.
+const REASONS_MAX: usize = 10;
+
+/// How long to wait.
+pub(super) struct Deadline {
+    at: Instant,
+    length: Millis,
+}
+
+impl Deadline {
+    pub(super) fn after(length: Millis) -> Self {
+        // A wait longer than a clock can tell is one without an end.
+        let now = Instant::now();
+        let at = now.checked_add(length.to_duration()).unwrap_or_else(|| now + Duration::from_secs(86_400 * 365));
+        Self { at, length }
+    }
+
+    /// Waits until it is time for another look. False when there is no time for one.
+    pub(super) async fn next_look(&self) -> bool {
+        if Instant::now() + LOOK_EVERY > self.at {
+            return false;
+        }
+        sleep(LOOK_EVERY).await;
+        true
+    }
+}
+
+/// What one look said.
+pub(super) enum Look<T> {
+    /// It is there.
+    Done(T),
+    /// It never will be.
+    Never(T),
+    /// Not yet.
+    NotYet(T),
+}
+
+/// Looks at a job until `judge` is content with it. Errors that pass by themselves are waited out.
+pub(super) async fn for_job(
+    client: &Client,
+    job: &JobId,
+    deadline: &Deadline,
+    what: &str,
+    judge: impl Fn(JobStatus) -> Look<JobStatus>,
+) -> Result<JobStatus, Failure> {
+    let mut progress = Progress::new();
+    let mut last: Option<JobStatus> = None;
+    let mut trouble: Option<ClientError>;
+    let vain = loop {
+        match client.job(job).await {
+            Ok(status) => {
+                trouble = None;
+                for part in &status.regions {
+                    show(&mut progress, part);
+                }
+                match judge(status) {
+                    Look::Done(status) => {
+                        progress.finish();
+                        return Ok(status);
+                    }
+                    Look::Never(status) => {
+                        last = Some(status);
+                        break format!("`{job}` will not be {what}");
+                    }
+                    Look::NotYet(status) => last = Some(status),
+                }
+            }
+            Err(error) if error.is_retryable() => trouble = Some(error),
+            Err(error) => return Err(error.into()),
+        }
+        if !deadline.next_look().await {
+            break format!("`{job}` is not {what} after {}", deadline.length);
+        }
+    };
+    progress.finish();
+    explain(last.as_ref());
+    let failure = match (trouble, last) {
+        (Some(trouble), _) => Failure::system(format!("{vain}: {trouble}")),
+        (None, _) => Failure::system(vain),
+    };
+    Err(failure.with_hint(format!("it goes on by itself: `polder status {job}` shows how")))
+}
+
+fn show(progress: &mut Progress, part: &RegionPart) {
+    let mut text = format!("{}, {} of {} ready", part.state.as_str(), part.ready, part.wanted);
+    if let Some(detail) = &part.detail {
+        text.push_str(&format!(" ({detail})"));
+    }
+    progress.show(part.region.as_str(), part.ready, part.wanted, &text);
+}
+
+/// Says for each region, and some tasks, what is in the way.
+fn explain(status: Option<&JobStatus>) {
+    let Some(status) = status else { return };
+    for part in status.regions.iter().filter(|part| !matches!(part.state, PartState::Healthy | PartState::Completed)) {
+        let detail = part.detail.as_deref().unwrap_or("no reason given");
+        note(&format!("{}: {}, {} of {} ready: {detail}", part.region, part.state.as_str(), part.ready, part.wanted));
+    }
+    let waiting: Vec<&TaskView> = status.tasks.iter().filter(|task| !task.ready && reason(task).is_some()).collect();
+    for task in waiting.iter().take(REASONS_MAX) {
+        note(&format!("  {}: {}", task.task, reason(task).unwrap_or_default()));
+    }
+    if waiting.len() > REASONS_MAX {
+        note(&format!("  and {} more", waiting.len() - REASONS_MAX));
+    }
+}
+
+fn reason(task: &TaskView) -> Option<String> {
+    let waits = task.waiting.as_ref().map(|wait| wait.message.clone());
+    let ended = task.last_exit.as_ref().map(|exit| format!("last ended with {}", exit.status));
+    match (waits, ended) {
+        (Some(waits), Some(ended)) => Some(format!("{waits}; {ended}")),
+        (waits, ended) => waits.or(ended),
+    }
+}
