@@ -8,7 +8,13 @@ use super::{
     step::notice,
 };
 use crate::machine::Effects;
-use alloc::{borrow::ToOwned as _, collections::BTreeMap, format, string::String, vec::Vec};
+use alloc::{
+    borrow::ToOwned as _,
+    collections::{BTreeMap, btree_map::Entry},
+    format,
+    string::String,
+    vec::Vec,
+};
 use polder_types::{BootId, ContainerId, ExitStatus, Timestamp};
 
 impl Host {
@@ -31,9 +37,9 @@ impl Host {
             }
         }
         for (id, state) in found {
-            if !self.containers.contains_key(&id) {
-                let stray = adopt_stray(fx, now, &id, &state);
-                self.containers.insert(id, stray);
+            if let Entry::Vacant(place) = self.containers.entry(id) {
+                let stray = adopt_stray(fx, now, place.key(), &state);
+                place.insert(stray);
             }
         }
         if self.link.is_some() {
@@ -70,8 +76,10 @@ fn adopt_found(fx: &mut Effects<Host>, now: Timestamp, id: &ContainerId, contain
             }
         }
         FoundState::Ended { status, at } => {
-            container.run = Run::removing();
-            if record.ended.is_none() {
+            if record.ended.is_some() {
+                container.run = Run::removing_late();
+            } else {
+                container.run = Run::removing();
                 record.ended = Some((status, at));
                 fx.persist(Delta::PutContainer(record.clone()));
             }

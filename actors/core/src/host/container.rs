@@ -34,6 +34,11 @@ impl Run {
         Self::Removing { tries: 0, retry_at: None }
     }
 
+    /// For one whose end may have been said already.
+    pub(super) const fn removing_late() -> Self {
+        Self::Removing { tries: REMOVE_TRIES, retry_at: None }
+    }
+
     /// Whether a process may be left. Until the remains are removed it is not sworn that none is.
     pub(super) const fn may_have_processes(&self) -> bool {
         !matches!(self, Self::Waiting | Self::Gone)
@@ -64,6 +69,11 @@ impl Container {
         Self { record: None, run, prober: Prober::new(None, false), kill_due: Some(now), said_at: Timestamp(0) }
     }
 
+    /// Whether its region is told of it: not of what it never ordered, or has had forgotten already.
+    pub(super) const fn is_known(&self) -> bool {
+        self.record.is_some()
+    }
+
     pub(super) fn launched(&self) -> Option<&Launched> {
         self.record.as_ref()?.launched.as_ref()
     }
@@ -86,7 +96,9 @@ impl Container {
         match self.run {
             Run::Gone => true,
             Run::Removing { tries, .. } => tries >= REMOVE_TRIES,
-            _ => false,
+            // Its end was recorded when it could not be seen; what is found of it is being killed.
+            Run::Launching | Run::Running => self.ended().is_some(),
+            Run::Unseen | Run::Waiting => false,
         }
     }
 

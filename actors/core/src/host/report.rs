@@ -21,7 +21,8 @@ impl Host {
             container.said_at = now;
         }
         self.attested = self.attestation();
-        let containers = self.containers.iter().map(|(id, container)| container.status(id, now)).collect();
+        let known = self.containers.iter().filter(|(_, container)| container.is_known());
+        let containers = known.map(|(id, container)| container.status(id, now)).collect();
         fx.after(Effect::Report(HostReport::Inventory {
             info: self.config.info.clone(),
             boot: self.config.boot.clone(),
@@ -71,7 +72,7 @@ impl Host {
             let statuses: Vec<ContainerStatus> = some
                 .iter()
                 .filter_map(|id| {
-                    let container = self.containers.get_mut(id)?;
+                    let container = self.containers.get_mut(id).filter(|container| container.is_known())?;
                     container.said_at = now;
                     Some(container.status(id, now))
                 })

@@ -53,7 +53,6 @@ pub struct Host {
 impl Host {
     /// Starts from its durable records. Nothing is done until the runtime has said what it holds
     /// ([`Event::Adopted`](super::Event::Adopted)).
-    #[must_use]
     pub fn restore(config: HostConfig, records: Records, _now: Timestamp) -> (Self, Effects<Self>) {
         let containers = records
             .containers
