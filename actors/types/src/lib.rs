@@ -24,6 +24,9 @@ pub use job::{
     Constraint, ConstraintOp, Entrypoint, HealthCheck, JobKind, JobSpec, PortSpec, Priority, RegionSplit, Regions,
     Resources, RestartPolicy, RestartSpec, Slice, SlotRange, Slots, Spread, StopSignal, StopSpec, UpdateSpec,
 };
-pub use names::{ACCOUNT_BYTES_MAX, NAME_BYTES_MAX, AccountId, DatacenterId, HostId, JobId, Label, Name, NameError, PowerDomainId, RackId, RegionId};
+pub use names::{
+    ACCOUNT_BYTES_MAX, AccountId, DatacenterId, HostId, JobId, Label, NAME_BYTES_MAX, Name, NameError, PowerDomainId,
+    RackId, RegionId,
+};
 pub use quota::{Allotment, Amounts, Quota};
 pub use units::{Bytes, Cpu, Millis, Timestamp, UnitError};

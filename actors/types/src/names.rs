@@ -1,6 +1,6 @@
 //! Names that people choose: accounts, jobs, hosts, places.
 
-use alloc::{borrow::ToOwned as _, string::String, sync::Arc};
+use alloc::{string::String, sync::Arc};
 use core::{fmt, str::FromStr};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
@@ -230,5 +230,5 @@ impl<'de> Deserialize<'de> for JobId {
 }
 
 pub(crate) fn shape_error(what: &'static str, text: &str, expected: &'static str) -> NameError {
-    NameError::Shape { what, text: cut(&text.to_owned()), expected }
+    NameError::Shape { what, text: cut(text), expected }
 }

@@ -60,7 +60,7 @@ impl FromStr for Cpu {
         };
         if let Some(milli) = text.strip_suffix('m') {
             let milli: u32 = digits(milli).ok_or_else(bad)?;
-            return if milli % 10 == 0 { Ok(Self(milli / 10)) } else { Err(bad()) };
+            return if milli.is_multiple_of(10) { Ok(Self(milli / 10)) } else { Err(bad()) };
         }
         let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
         if fraction.is_empty() || fraction.len() > 2 {
@@ -146,8 +146,10 @@ impl FromStr for Bytes {
             text: text.chars().take(40).collect(),
             expected: "a number and a unit, such as `512MiB`, `1.5GiB` or `500MB`",
         };
-        let (number, unit) =
-            BYTE_UNITS.iter().find_map(|&(name, unit)| Some((text.strip_suffix(name)?.trim_end(), unit))).ok_or_else(bad)?;
+        let (number, unit) = BYTE_UNITS
+            .iter()
+            .find_map(|&(name, unit)| Some((text.strip_suffix(name)?.trim_end(), unit)))
+            .ok_or_else(bad)?;
         let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
         if fraction.is_empty() || fraction.len() > 3 {
             return Err(bad());
@@ -165,8 +167,12 @@ impl fmt::Display for Bytes {
             if self.0 >= *unit {
                 let tenths = self.0 / (unit / 10).max(1) % 10;
                 let whole = self.0 / unit;
-                let exact = self.0 % unit == 0;
-                return if exact { f.pad(&format!("{whole}{name}")) } else { f.pad(&format!("{whole}.{tenths}{name}")) };
+                let exact = self.0.is_multiple_of(*unit);
+                return if exact {
+                    f.pad(&format!("{whole}{name}"))
+                } else {
+                    f.pad(&format!("{whole}.{tenths}{name}"))
+                };
             }
         }
         f.pad(&format!("{}B", self.0))
