@@ -22,7 +22,7 @@ use libcontainer::{
 use nix::sys::signal::SigSet;
 use polder_shim::{
     BYTE_GO, EXIT_FILE, ExitRecord, LAUNCH_FILE, LIBCONTAINER_DIR, Launch, MESSAGE_CREATED, MESSAGE_ERROR,
-    MESSAGE_RUNNING, PROTOCOL_VERSION, ProcessMark, ROOTFS_DIR, SHIM_FILE, ShimRecord, boot_id, cgroup::Cgroups,
+    MESSAGE_RUNNING, PROTOCOL_VERSION, ProcessMark, ROOTFS_DIR, SHIM_FILE, ShimRecord, Survives, cgroup::Cgroups,
     read_record, write_record,
 };
 use rustix::process::{getpid, set_child_subreaper, setsid};
@@ -42,7 +42,7 @@ pub(crate) fn run(dir: &Path) -> Result<(), String> {
     let log = log::tail(dir);
     let reason = if log.is_empty() { reason } else { format!("{reason} ({log})") };
     let exit = ExitRecord::not_started(&launch.id, reason.clone(), now_ms());
-    let written = write_record(&dir.join(EXIT_FILE), &exit);
+    let written = write_record(&dir.join(EXIT_FILE), &exit, Survives::Reboot);
     // The agent may be gone; it will find the file.
     let _ = agent.write_all(format!("{MESSAGE_ERROR} {}\n", reason.replace('\n', "; ")).as_bytes());
     written.map_err(|error| error.to_string())?;
@@ -92,20 +92,19 @@ fn record_and_start(
     let mut record = ShimRecord {
         version: PROTOCOL_VERSION,
         id: launch.id.clone(),
-        boot_id: boot_id().map_err(said("the boot id can't be read"))?,
         shim: ProcessMark::of(getpid().as_raw_nonzero().get()).map_err(said("this process can't be read"))?,
         init: ProcessMark::of(init).map_err(said("the container's process can't be read"))?,
         cgroup: cgroup.to_owned(),
         started_at_ms: None,
     };
-    write_record(&dir.join(SHIM_FILE), &record).map_err(said("the record can't be written"))?;
+    write_record(&dir.join(SHIM_FILE), &record, Survives::ThisBoot).map_err(said("the record can't be written"))?;
     agent
         .write_all(format!("{MESSAGE_CREATED}\n").as_bytes())
         .map_err(said("the agent went away before the container was created"))?;
     wait_for_go(agent)?;
     // Written before it is so: a container that may have started must never look as if it had not.
     record.started_at_ms = Some(now_ms());
-    write_record(&dir.join(SHIM_FILE), &record).map_err(said("the record can't be written"))?;
+    write_record(&dir.join(SHIM_FILE), &record, Survives::ThisBoot).map_err(said("the record can't be written"))?;
     container.start().map_err(|error| chain("the container can't be started", &error))?;
     // The container runs whether or not the agent is still there to hear it.
     let _ = agent.write_all(format!("{MESSAGE_RUNNING}\n").as_bytes());

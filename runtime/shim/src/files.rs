@@ -17,7 +17,16 @@ fn invalid(path: &Path, what: impl std::fmt::Display) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("{}: {what}", path.display()))
 }
 
-/// Reads a record.
+/// What a record is kept over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Survives {
+    /// The death of any process. It need not be there after a crash of the machine, which ends what it is about.
+    ThisBoot,
+    /// A crash of the machine, too.
+    Reboot,
+}
+
+/// Reads a record. A file without a byte is what a crash of the machine may leave of one, and counts as none.
 ///
 /// # Errors
 /// `NotFound` when it isn't there; `InvalidData` when it is too long, not the JSON of such a record, or of a version
@@ -28,6 +37,9 @@ pub fn read_record<T: DeserializeOwned + Versioned>(path: &Path) -> io::Result<T
     if text.len() as u64 > RECORD_BYTES_MAX {
         return Err(invalid(path, "longer than any record can be"));
     }
+    if text.is_empty() {
+        return Err(io::Error::new(io::ErrorKind::NotFound, format!("{}: empty", path.display())));
+    }
     let record: T = serde_json::from_slice(&text).map_err(|error| invalid(path, error))?;
     match record.version() {
         PROTOCOL_VERSION => Ok(record),
@@ -37,11 +49,11 @@ pub fn read_record<T: DeserializeOwned + Versioned>(path: &Path) -> io::Result<T
     }
 }
 
-/// Writes a record so that a reader, also after a crash, finds the old one or the new one, never a part.
+/// Writes a record so that a reader finds the old one or the new one, never a part.
 ///
 /// # Errors
 /// When the disk says so.
-pub fn write_record<T: Serialize>(path: &Path, record: &T) -> io::Result<()> {
+pub fn write_record<T: Serialize>(path: &Path, record: &T, survives: Survives) -> io::Result<()> {
     let parent = path.parent().ok_or_else(|| invalid(path, "a record needs a directory"))?;
     let mut name = path.file_name().ok_or_else(|| invalid(path, "a record needs a name"))?.to_owned();
     name.push(".tmp");
@@ -49,9 +61,14 @@ pub fn write_record<T: Serialize>(path: &Path, record: &T) -> io::Result<()> {
     let text = serde_json::to_vec(record).map_err(|error| invalid(path, error))?;
     let mut file = File::create(&temporary)?;
     file.write_all(&text)?;
-    file.sync_all()?;
+    if survives == Survives::Reboot {
+        file.sync_all()?;
+    }
     std::fs::rename(&temporary, path)?;
-    File::open(parent)?.sync_all()
+    if survives == Survives::Reboot {
+        File::open(parent)?.sync_all()?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -69,7 +86,7 @@ mod tests {
     fn a_record_comes_back_as_it_was() {
         let dir = scratch("back");
         let record = ExitRecord::not_started("a/b/1@2", "no such file".into(), 12);
-        write_record(&dir.join("exit.json"), &record).unwrap();
+        write_record(&dir.join("exit.json"), &record, Survives::Reboot).unwrap();
         assert_eq!(read_record::<ExitRecord>(&dir.join("exit.json")).unwrap(), record);
         assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 1, "no temporary file is left");
         std::fs::remove_dir_all(dir).unwrap();
@@ -80,7 +97,7 @@ mod tests {
         let dir = scratch("newer");
         let mut record = ExitRecord::not_started("a/b/1@2", String::new(), 12);
         record.version = PROTOCOL_VERSION + 1;
-        write_record(&dir.join("exit.json"), &record).unwrap();
+        write_record(&dir.join("exit.json"), &record, Survives::Reboot).unwrap();
         let error = read_record::<ExitRecord>(&dir.join("exit.json")).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::InvalidData);
         std::fs::remove_dir_all(dir).unwrap();
@@ -89,11 +106,14 @@ mod tests {
     #[test]
     fn garbage_is_an_error() {
         let dir = scratch("garbage");
-        for text in ["", "{", "null", "[[[["] {
+        for text in ["{", "null", "[[[["] {
             std::fs::write(dir.join("exit.json"), text).unwrap();
             let error = read_record::<ExitRecord>(&dir.join("exit.json")).unwrap_err();
             assert_eq!(error.kind(), io::ErrorKind::InvalidData);
         }
+        std::fs::write(dir.join("exit.json"), "").unwrap();
+        let error = read_record::<ExitRecord>(&dir.join("exit.json")).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
         std::fs::remove_dir_all(dir).unwrap();
     }
 }

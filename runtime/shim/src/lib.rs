@@ -14,7 +14,9 @@
 //! libcontainer/  libcontainer's own state
 //! ```
 //!
-//! Every JSON file of ours has a `version`, and is written to a temporary name, made durable and renamed.
+//! Every JSON file of ours has a `version`, and is written to a temporary name and renamed. Only the exit record is also
+//! made durable: the others are about processes, which a crash of the machine ends. A launch order says in which boot it
+//! was given, so that after a crash nobody takes it for more than it is.
 //!
 //! The handshake runs over a stream socket that is the shim's standard input:
 //!
@@ -31,7 +33,7 @@ mod files;
 mod mark;
 mod records;
 
-pub use files::{RECORD_BYTES_MAX, read_record, write_record};
+pub use files::{RECORD_BYTES_MAX, Survives, read_record, write_record};
 pub use mark::{ProcessMark, boot_id};
 pub use records::{ExitRecord, Launch, Outcome, ShimRecord, Versioned};
 

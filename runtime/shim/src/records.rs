@@ -29,6 +29,8 @@ pub struct Launch {
     pub version: u32,
     /// The container, as Polder calls it (`account/job/3@7`). The shim only passes it on.
     pub id: String,
+    /// The boot in which the order was given.
+    pub boot_id: String,
     /// The container as libcontainer calls it: the name of the state directory.
     pub name: String,
     /// The image's layers, the top one first. Absolute.
@@ -54,8 +56,6 @@ pub struct ShimRecord {
     pub version: u32,
     /// The container, as Polder calls it.
     pub id: String,
-    /// The boot in which these processes live.
-    pub boot_id: String,
     /// The shim.
     pub shim: ProcessMark,
     /// The container's first process.

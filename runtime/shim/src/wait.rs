@@ -6,7 +6,7 @@ use libcontainer::container::Container;
 use nix::sys::signal::{SigSet, Signal};
 use polder_shim::{
     EXIT_FILE, ExitRecord, LAUNCH_FILE, LIBCONTAINER_DIR, Launch, Outcome, PROTOCOL_VERSION, SHIM_FILE, ShimRecord,
-    cgroup::Cgroups, read_record, write_record,
+    Survives, cgroup::Cgroups, read_record, write_record,
 };
 
 use rustix::{
@@ -46,7 +46,7 @@ pub(crate) fn run(dir: &Path, init: i32) -> Result<(), String> {
         started_at_ms: shim.started_at_ms,
         ended_at_ms,
     };
-    write_record(&dir.join(EXIT_FILE), &exit).map_err(|error| error.to_string())?;
+    write_record(&dir.join(EXIT_FILE), &exit, Survives::Reboot).map_err(|error| error.to_string())?;
 
     // Its pid namespace ended with the first process; others can have joined only its cgroup.
     let _ = cgroups.kill(&shim.cgroup);

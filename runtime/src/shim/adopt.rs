@@ -10,13 +10,16 @@
 //!             started, process lives    it runs without a shim
 //!             started                   it ended and nobody saw how
 //!             otherwise                 it never ran: clear it away
+//! an order of an earlier boot
+//!             exit.json                 it ended
+//!             otherwise                 it ended with the machine, and nobody saw how
 //! ```
 //!
 //! A directory that can't be understood is left alone, and reported.
 
 use std::{collections::BTreeSet, io, sync::Arc};
 
-use polder_shim::{ExitRecord, Launch, Outcome, ShimRecord, boot_id, read_record};
+use polder_shim::{ExitRecord, Launch, Outcome, ShimRecord, read_record};
 use polder_types::{ContainerId, Timestamp};
 use tokio::{
     sync::watch as state,
@@ -109,6 +112,22 @@ async fn one(host: &Arc<Host>, name: &str) -> Result<Found, String> {
     };
     let id: ContainerId = launch.id.parse().map_err(|error| format!("{error}"))?;
 
+    if launch.boot_id != host.boot_id {
+        // None of its processes can be there.
+        return match read::<ExitRecord>(&dir.exit())? {
+            Some(ExitRecord { outcome: Outcome::NotStarted { reason }, .. }) => {
+                cleaned(host, &dir, name, Some(id), &reason).await
+            }
+            Some(exit) => Ok(ended(host, &dir, name, exit_of(&id, &exit))),
+            None => {
+                let mut exit = unknown(&id, "the machine was restarted".to_owned());
+                let shim = read::<ShimRecord>(&dir.shim())?;
+                exit.started_at = shim.and_then(|shim| shim.started_at_ms).map(Timestamp);
+                Ok(ended(host, &dir, name, exit))
+            }
+        };
+    }
+
     let alive = settled(&dir).await?;
     let shim: Option<ShimRecord> = read(&dir.shim())?;
     if !alive && let Some(exit) = read::<ExitRecord>(&dir.exit())? {
@@ -120,11 +139,6 @@ async fn one(host: &Arc<Host>, name: &str) -> Result<Found, String> {
     let Some((shim, started_at)) = shim.and_then(|shim| shim.started_at_ms.map(|at| (shim, Timestamp(at)))) else {
         return cleaned(host, &dir, name, Some(id), "it was never started").await;
     };
-    if boot_id().ok().is_none_or(|now| now != shim.boot_id) {
-        let mut exit = unknown(&id, "the machine was restarted".to_owned());
-        exit.started_at = Some(started_at);
-        return Ok(ended(host, &dir, name, exit));
-    }
     let running = Container {
         id: id.clone(),
         cgroup: host.cgroup(name),

@@ -46,7 +46,7 @@ pub enum RuntimeError {
         reason: String,
     },
     /// The shim didn't answer in time and was killed.
-    #[error("container {id} was not {step} within {} s; it was killed and cleaned up", limit.as_secs())]
+    #[error("container {id} was not {step} within {limit:?}; it was killed and cleaned up")]
     TimedOut {
         /// The container.
         id: ContainerId,

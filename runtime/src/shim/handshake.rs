@@ -1,5 +1,7 @@
 //! The agent's side of the handshake with a shim.
 
+use std::time::Duration;
+
 use polder_shim::{BYTE_GO, ExitRecord, MESSAGE_CREATED, MESSAGE_ERROR, MESSAGE_RUNNING, read_record};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -7,11 +9,7 @@ use tokio::{
     time::timeout,
 };
 
-use super::{
-    limits::{CREATE_LIMIT, MESSAGE_BYTES_MAX, START_LIMIT},
-    process::Process,
-    state_dir::StateDir,
-};
+use super::{limits::MESSAGE_BYTES_MAX, process::Process, state_dir::StateDir};
 
 /// Why a step didn't happen.
 #[derive(Debug)]
@@ -23,15 +21,25 @@ pub(crate) enum Failure {
 }
 
 /// Waits until the container is created.
-pub(crate) async fn created(socket: &mut UnixStream, shim: &Process, dir: &StateDir) -> Result<(), Failure> {
-    timeout(CREATE_LIMIT, answer(socket, shim, dir, MESSAGE_CREATED)).await.unwrap_or(Err(Failure::Silent))
+pub(crate) async fn created(
+    socket: &mut UnixStream,
+    shim: &Process,
+    dir: &StateDir,
+    limit: Duration,
+) -> Result<(), Failure> {
+    timeout(limit, answer(socket, shim, dir, MESSAGE_CREATED)).await.unwrap_or(Err(Failure::Silent))
 }
 
 /// Says go, and waits until the container runs.
-pub(crate) async fn started(socket: &mut UnixStream, shim: &Process, dir: &StateDir) -> Result<(), Failure> {
+pub(crate) async fn started(
+    socket: &mut UnixStream,
+    shim: &Process,
+    dir: &StateDir,
+    limit: Duration,
+) -> Result<(), Failure> {
     // A shim that has gone can't be written to; the answer says why.
     let _ = socket.write_all(&[BYTE_GO]).await;
-    timeout(START_LIMIT, answer(socket, shim, dir, MESSAGE_RUNNING)).await.unwrap_or(Err(Failure::Silent))
+    timeout(limit, answer(socket, shim, dir, MESSAGE_RUNNING)).await.unwrap_or(Err(Failure::Silent))
 }
 
 async fn answer(socket: &mut UnixStream, shim: &Process, dir: &StateDir, wanted: &str) -> Result<(), Failure> {

@@ -5,10 +5,11 @@ use std::{
     io,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
 };
 
 use async_trait::async_trait;
-use polder_shim::{Launch, PROTOCOL_VERSION, ShimRecord, cgroup::Cgroups, read_record};
+use polder_shim::{Launch, PROTOCOL_VERSION, ShimRecord, boot_id, cgroup::Cgroups, read_record};
 use polder_types::ContainerId;
 use rustix::process::Signal;
 use tokio::{
@@ -45,8 +46,24 @@ pub struct ShimRuntimeConfig {
 pub(crate) struct Host {
     pub(crate) config: ShimRuntimeConfig,
     pub(crate) cgroups: Cgroups,
+    /// Of this boot.
+    pub(crate) boot_id: String,
     facts: HostFacts,
     binary: ShimBinary,
+    limits: Limits,
+}
+
+/// How long a shim may take.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    create: Duration,
+    start: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { create: CREATE_LIMIT, start: START_LIMIT }
+    }
 }
 
 impl Host {
@@ -93,10 +110,20 @@ impl ShimRuntime {
             return Err(RuntimeError::io("use that cgroup: it must be absolute and not the root")(wrong));
         }
         let cgroups = Cgroups::of_host().map_err(RuntimeError::io("find the host's cgroups"))?;
+        let boot_id = boot_id().map_err(RuntimeError::io("read the boot id"))?;
         let facts = HostFacts::of(&cgroups);
         let (exits, receiver) = mpsc::channel(EXITS_QUEUED_MAX);
-        let host = Arc::new(Host { config, cgroups, facts, binary });
+        let host = Arc::new(Host { config, cgroups, boot_id, facts, binary, limits: Limits::default() });
         Ok((Self { host, slots: Arc::default(), exits }, receiver))
+    }
+
+    /// With other limits on how long a shim may take to create and to start its container.
+    #[must_use]
+    pub fn with_limits(mut self, create: Duration, start: Duration) -> Self {
+        if let Some(host) = Arc::get_mut(&mut self.host) {
+            host.limits = Limits { create, start };
+        }
+        self
     }
 
     fn slots(&self) -> MutexGuard<'_, Slots> {
@@ -133,6 +160,7 @@ impl ShimRuntime {
         let launch = Launch {
             version: PROTOCOL_VERSION,
             id: id.to_string(),
+            boot_id: self.host.boot_id.clone(),
             name,
             lower_layers: spec.layers.iter().rev().cloned().collect(),
             upper: dir.upper(),
@@ -175,13 +203,13 @@ impl ShimRuntime {
         shim: super::process::Process,
         socket: std::os::unix::net::UnixStream,
     ) -> Result<(super::process::Process, super::process::Process, UnixStream), RuntimeError> {
-        let step = "created";
+        let (step, limit) = ("created", self.host.limits.create);
         let failed = |reason: String| RuntimeError::Failed { id: id.clone(), step, reason };
         let opened = async {
             let mut socket = UnixStream::from_std(socket).map_err(|error| failed(error.to_string()))?;
-            handshake::created(&mut socket, &shim, dir).await.map_err(|failure| match failure {
+            handshake::created(&mut socket, &shim, dir, limit).await.map_err(|failure| match failure {
                 Failure::Said(reason) => failed(reason),
-                Failure::Silent => RuntimeError::TimedOut { id: id.clone(), step, limit: CREATE_LIMIT },
+                Failure::Silent => RuntimeError::TimedOut { id: id.clone(), step, limit },
             })?;
             let record: ShimRecord = read_record(&dir.shim()).map_err(|error| failed(error.to_string()))?;
             let init = super::process::Process::open(record.init).map_err(|error| failed(error.to_string()))?;
@@ -254,7 +282,8 @@ impl Runtime for ShimRuntime {
         let (Some(mut socket), Some(shim)) = (container.take_created(), &container.shim) else {
             return Err(wrong("started already"));
         };
-        match handshake::started(&mut socket, shim, &container.dir).await {
+        let limit = self.host.limits.start;
+        match handshake::started(&mut socket, shim, &container.dir, limit).await {
             Ok(()) => {
                 container.set_started();
                 Ok(())
@@ -262,7 +291,7 @@ impl Runtime for ShimRuntime {
             Err(Failure::Said(reason)) => Err(RuntimeError::Failed { id: id.clone(), step: "started", reason }),
             Err(Failure::Silent) => {
                 let _ = shim.signal(Signal::KILL);
-                Err(RuntimeError::TimedOut { id: id.clone(), step: "started", limit: START_LIMIT })
+                Err(RuntimeError::TimedOut { id: id.clone(), step: "started", limit })
             }
         }
     }

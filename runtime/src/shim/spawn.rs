@@ -9,7 +9,7 @@ use std::{
     process::Stdio,
 };
 
-use polder_shim::{LOCK_FILE, LOG_FILE, Launch, ProcessMark, cgroup::Cgroups, write_record};
+use polder_shim::{LOCK_FILE, LOG_FILE, Launch, ProcessMark, Survives, cgroup::Cgroups, write_record};
 use rustix::process::Signal;
 
 use super::{ShimBinary, process::Process, state_dir::StateDir};
@@ -24,7 +24,7 @@ pub(crate) struct Spawned {
 pub(crate) fn spawn(binary: &ShimBinary, dir: &StateDir, launch: &Launch, hostname: &str) -> io::Result<Spawned> {
     dir.make()?;
     fs::write(dir.hostname(), format!("{hostname}\n"))?;
-    write_record(&dir.launch(), launch)?;
+    write_record(&dir.launch(), launch, Survives::ThisBoot)?;
     let lock = dir.lock()?.ok_or_else(|| io::Error::other("another shim holds its lock"))?;
     let log = File::options().create(true).append(true).open(dir.state.join(LOG_FILE))?;
     let (ours, theirs) = UnixStream::pair()?;
@@ -62,6 +62,10 @@ pub(crate) fn clear(cgroups: &Cgroups, cgroup: &Path, dir: &StateDir) -> io::Res
 /// A shim that is killed while libcontainer is at work may leave a process that is not in the container's cgroup yet.
 /// It has the shim's standard output, which is the lock.
 fn kill_lock_holders(dir: &StateDir) {
+    // Looking at every process of the host is for when something went wrong.
+    if !dir.lock().is_ok_and(|lock| lock.is_none()) {
+        return;
+    }
     let lock = dir.state.join(LOCK_FILE);
     let Ok(entries) = fs::read_dir("/proc") else { return };
     for entry in entries.flatten() {

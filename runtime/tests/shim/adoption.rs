@@ -199,3 +199,29 @@ async fn an_agent_killed_at_any_moment_loses_and_doubles_nothing() {
     }
     harness.finish();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn after_a_restart_of_the_machine_only_what_was_written_down_is_known() {
+    let Some(harness) = Harness::new() else { return };
+    Agent::run(&harness.root, &["1:start:sleep 1000", "2:start:exit 12"]).kill();
+    let shim = harness.shim(&id(1));
+    let text = fs::read(harness.state(&id(1)).join("shim.json")).unwrap();
+    let record: polder_shim::ShimRecord = serde_json::from_slice(&text).unwrap();
+    until("the end of the second", || harness.state(&id(2)).join("exit.json").exists()).await;
+    [shim, record.init.pid].into_iter().for_each(|pid| kill(pid, 9));
+    until("both are reaped", || !record.shim.is_current() && !record.init.is_current()).await;
+    for number in [1, 2] {
+        let file = harness.state(&id(number)).join("launch.json");
+        let mut launch: polder_shim::Launch = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
+        launch.boot_id = "of another life".to_owned();
+        fs::write(&file, serde_json::to_vec(&launch).unwrap()).unwrap();
+    }
+    let adopted = harness.runtime.adopt().await.unwrap();
+    let [Adopted::Ended(one), Adopted::Ended(two)] = &adopted[..] else { panic!("{adopted:?}") };
+    assert!(matches!(one.status, ExitStatus::Unknown { .. }), "{one:?}");
+    assert_eq!(two.status, ExitStatus::Code { code: 12 });
+    for number in [1, 2] {
+        harness.runtime.remove(&id(number)).await.unwrap();
+    }
+    harness.finish();
+}

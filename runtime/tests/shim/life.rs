@@ -311,3 +311,37 @@ async fn a_shim_killed_at_any_moment_leaves_nothing() {
     harness.runtime.adopt().await.unwrap();
     harness.finish();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shim_that_hangs_is_killed_and_cleaned_up() {
+    let Some(harness) = Harness::new() else { return };
+    let limit = std::time::Duration::from_secs(1);
+    let (runtime, _exits) = super::harness::runtime(&harness.config);
+    let runtime = runtime.with_limits(limit, limit);
+    let spec = harness.spec(1, "echo ran");
+    let dir = harness.state(&spec.id);
+    let stopper = tokio::task::spawn_blocking(move || {
+        loop {
+            if let Some(shim) = super::harness::processes_with(dir.to_str().unwrap()).first() {
+                return kill(*shim, 19);
+            }
+        }
+    });
+    let error = runtime.create(spec.clone()).await;
+    stopper.await.unwrap();
+    // The stop may have come after the answer; then it is the start that hangs.
+    let error = match error {
+        Err(error) => error,
+        Ok(_) => {
+            let error = runtime.start(&spec.id).await.unwrap_err();
+            assert!(matches!(runtime.wait(&spec.id).await.unwrap().status, ExitStatus::NotStarted { .. }));
+            runtime.remove(&spec.id).await.unwrap();
+            error
+        }
+    };
+    assert!(matches!(error, RuntimeError::TimedOut { .. }), "{error:?}");
+    assert!(error.to_string().contains("within 1s"), "{error}");
+    assert!(!harness.state(&spec.id).exists());
+    runtime.adopt().await.unwrap();
+    harness.finish();
+}
