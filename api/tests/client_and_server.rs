@@ -131,6 +131,7 @@ async fn whatever_is_sent_the_answer_is_a_problem() {
         (put("/v1/jobs/shop%2Fweb", "[".repeat(200_000)), Code::JobFileLimit),
         (put("/v1/jobs/shop%2Fweb", "a".repeat(3 << 20)), Code::BodyTooLarge),
         (put("/v1/jobs/shop%2Fother", toml.to_owned()), Code::JobMismatch),
+        (put("/v1/jobs/shop%2Fweb", toml.replace("oci:/i", "oci:i")), Code::JobFileInvalid),
         (put("/v1/jobs/nojob", toml.to_owned()), Code::BadRequest),
         (put("/v1/slices/shop%2Fweb", "{".to_owned()).header("content-type", "application/json"), Code::BadRequest),
         (put("/v1/jobs", String::new()), Code::MethodNotAllowed),

@@ -56,6 +56,10 @@ pub(crate) fn table(headings: &[&str], rows: impl IntoIterator<Item = Vec<String
     for row in rows {
         table.add_row(row);
     }
+    // No blank before the first column, two between columns.
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 1));
+    }
     line(&table.trim_fmt())
 }
 
@@ -125,6 +129,11 @@ impl Paint {
     fn paint(self, code: &str, text: &str) -> String {
         if self.colors { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
     }
+}
+
+/// `1 task`, `2 tasks`.
+pub(crate) fn count(number: u32, noun: &str) -> String {
+    if number == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
 }
 
 /// A text, or a dash.

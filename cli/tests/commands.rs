@@ -74,14 +74,14 @@ fn help_of_every_command() {
         &["quota", "set"],
         &["events"],
         &["completions"],
-        &["image"],
+        &["image", "pack"],
     ];
-    for command in commands.iter().filter(|command| **command != ["image"]) {
+    for command in commands {
         let help = run(&[command, &["--help"][..]].concat());
         assert_eq!((help.code, help.stderr.as_str()), (0, ""));
         let name = if command.is_empty() { "polder".to_owned() } else { command.join("-") };
         insta::assert_snapshot!(format!("help-{name}"), help.stdout);
-        assert!(command.is_empty() || *command == ["quota"] || help.stdout.contains("Example:"), "{name}");
+        assert!(command.is_empty() || command == ["quota"] || help.stdout.contains("Example:"), "{name}");
     }
 }
 
@@ -262,7 +262,7 @@ fn hosts_why_quota_events_and_logs() {
     apply(&server, WEB, &["--wait"]);
     insta::assert_snapshot!("hosts", run_with(&server, &["hosts"]).stdout);
     assert!(run_with(&server, &["hosts", "-o", "wide"]).stdout.contains("disk=ssd"));
-    assert_eq!(run_with(&server, &["cordon", "h1"]).stdout, "h1 is cordoned; 5 tasks go on running there\n");
+    assert_eq!(run_with(&server, &["cordon", "h1"]).stdout, "h1 is cordoned; what runs there goes on: 5 tasks\n");
     assert_eq!(run_with(&server, &["uncordon", "h1"]).stdout, "h1 is not cordoned\n");
     insta::assert_snapshot!("why", run_with(&server, &["why", "shop/web/0"]).stdout);
     insta::assert_snapshot!("events", run_with(&server, &["events"]).stdout);
@@ -300,6 +300,27 @@ fn a_reader_that_goes_away_is_nobodys_fault() {
         let ran = ran(child.wait_with_output().unwrap());
         assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "{arguments:?}");
     }
+}
+
+#[test]
+fn images_are_packed() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("web");
+    std::fs::write(&program, "#!/bin/true").unwrap();
+    let (program, layout, tar) = (program.to_str().unwrap(), folder.path().join("layout"), folder.path().join("a.tar"));
+    let pack = |output: &std::path::Path| {
+        let output = output.to_str().unwrap();
+        run(&["image", "pack", "--binary", program, "--output", output, "--tag", "v1", "--arg=-v", "--env", "A=b"])
+    };
+    let (first, second) = (pack(&layout), pack(&tar));
+    assert_eq!((first.code, second.code), (0, 0), "{first:?} {second:?}");
+    assert!(first.stdout.starts_with(&format!("oci:{}:v1 sha256:", layout.display())), "{first:?}");
+    let digest = |ran: &Ran| ran.stdout.split(' ').nth(1).unwrap().to_owned();
+    assert_eq!(digest(&first), digest(&second));
+    assert!(layout.join("oci-layout").exists() && tar.exists());
+    let missing = run(&["image", "pack", "--binary", "/nowhere/web", "--output", layout.to_str().unwrap()]);
+    assert_eq!((missing.code, missing.stdout.as_str()), (1, ""));
+    assert!(missing.stderr.contains("/nowhere/web"), "{missing:?}");
 }
 
 #[test]

@@ -17,7 +17,7 @@ use actix_web::{
 };
 use core::{fmt::Display, str::FromStr};
 use futures::StreamExt as _;
-use polder_types::{AccountId, HostId, JobId, TaskId};
+use polder_types::{AccountId, HostId, JobId, JobSpec, TaskId};
 use serde::{Deserialize, Serialize};
 
 pub(super) type Answer<T> = Result<T, ProblemResponse>;
@@ -87,7 +87,20 @@ pub(super) async fn apply_job(
     if parsed.spec.id != job {
         return Err(mismatch(&job, &parsed.spec.id).into());
     }
+    absolute_image(&parsed.spec)?;
     json(front.apply_job(parsed.spec).await)
+}
+
+/// A path is looked up on hosts, which stand elsewhere than whoever wrote it.
+fn absolute_image(spec: &JobSpec) -> Answer<()> {
+    if spec.image.split_once(':').is_some_and(|(_, path)| path.starts_with('/')) {
+        return Ok(());
+    }
+    let detail = format!("the image `{}` has a relative path", spec.image);
+    Err(Problem::new(Code::JobFileInvalid, detail)
+        .with_hint("write the whole path, as it is on the hosts; `polder apply` does that by itself")
+        .with_field("image", "its path is relative")
+        .into())
 }
 
 /// Reads a body of a limited size.

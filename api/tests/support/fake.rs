@@ -163,7 +163,11 @@ impl Fake {
             deadline: NOW + Millis::from_secs(600),
             reason: String::new(),
             owner: "tester".to_owned(),
-            remaining: if state == DrainState::Drained { Vec::new() } else { vec![task.clone()] },
+            remaining: if matches!(state, DrainState::Drained | DrainState::Forced) {
+                Vec::new()
+            } else {
+                vec![task.clone()]
+            },
             moved: vec![MovedTask { task: task.clone(), host: HostId::new("h9").unwrap() }],
             forced: if state == DrainState::Forced { vec![ContainerId { task, epoch: Epoch(3) }] } else { Vec::new() },
         }

@@ -1,7 +1,7 @@
 use super::wait::Deadline;
 use crate::{
     failure::Failure,
-    output::{line, note},
+    output::{count, line, note},
     progress::Progress,
 };
 use polder_api::{
@@ -27,8 +27,8 @@ pub(crate) struct Drain {
     #[arg(long, value_name = "TIME", default_value = "10m")]
     deadline: Millis,
     /// Why, for those who look later
-    #[arg(long, value_name = "TEXT", default_value = "")]
-    reason: String,
+    #[arg(long, value_name = "TEXT")]
+    reason: Option<String>,
     /// Wait until it ends; exit 2 unless it ends as `drained`
     #[arg(long)]
     wait: bool,
@@ -44,7 +44,7 @@ impl Drain {
             return line(&format!("the drain of {} is {}", view.host, view.state.as_str()));
         }
         let owner = std::env::var("USER").unwrap_or_default();
-        let request = DrainRequest { deadline: self.deadline, reason: self.reason.clone(), owner };
+        let request = DrainRequest { deadline: self.deadline, reason: self.reason.clone().unwrap_or_default(), owner };
         let begun = client.begin_drain(&self.host, &request).await?;
         if !self.wait {
             return line(&format!(
@@ -64,7 +64,7 @@ impl Drain {
         let mut view = begun;
         loop {
             let left = u32::try_from(view.remaining.len()).unwrap_or(u32::MAX);
-            let text = format!("{}, {left} tasks left", view.state.as_str());
+            let text = format!("{}, {} left", view.state.as_str(), count(left, "task"));
             progress.show(self.host.as_str(), all.saturating_sub(left), all, &text);
             if view.state != DrainState::Draining {
                 break;

@@ -92,7 +92,11 @@ pub(crate) struct Cordon {
 impl Cordon {
     pub(super) async fn run(self, client: Client) -> Result<(), Failure> {
         let host = client.cordon(&self.host).await?;
-        output::line(&format!("{} is cordoned; {} tasks go on running there", host.id, host.tasks))
+        output::line(&format!(
+            "{} is cordoned; what runs there goes on: {}",
+            host.id,
+            output::count(host.tasks, "task")
+        ))
     }
 }
 

@@ -26,7 +26,7 @@ impl Validate {
             JobKind::Service => "service",
             JobKind::Batch => "batch",
         };
-        let tasks = if spec.tasks == 1 { "1 task".to_owned() } else { format!("{} tasks", spec.tasks) };
+        let tasks = output::count(spec.tasks, "task");
         output::line(&format!("{}: {} is a valid job: {kind}, {tasks}", self.source.name(), spec.id))
     }
 }

@@ -59,7 +59,7 @@ pub(super) async fn for_job(
     let mut progress = Progress::new();
     let mut last: Option<JobStatus> = None;
     let mut trouble: Option<ClientError>;
-    let vain = loop {
+    let (vain, hint) = loop {
         match client.job(job).await {
             Ok(status) => {
                 trouble = None;
@@ -73,7 +73,8 @@ pub(super) async fn for_job(
                     }
                     Look::Never(status) => {
                         last = Some(status);
-                        break format!("`{job}` will not be {what}");
+                        let hint = format!("`polder logs {job}` may show why; correct the job and apply it again");
+                        break (format!("`{job}` will not be {what}: tasks have failed for good"), hint);
                     }
                     Look::NotYet(status) => last = Some(status),
                 }
@@ -82,7 +83,8 @@ pub(super) async fn for_job(
             Err(error) => return Err(error.into()),
         }
         if !deadline.next_look().await {
-            break format!("`{job}` is not {what} after {}", deadline.length);
+            let hint = format!("it goes on by itself: `polder status {job}` shows how");
+            break (format!("`{job}` is not {what} after {}", deadline.length), hint);
         }
     };
     progress.finish();
@@ -91,7 +93,7 @@ pub(super) async fn for_job(
         (Some(trouble), _) => Failure::system(format!("{vain}: {trouble}")),
         (None, _) => Failure::system(vain),
     };
-    Err(failure.with_hint(format!("it goes on by itself: `polder status {job}` shows how")))
+    Err(failure.with_hint(hint))
 }
 
 fn show(progress: &mut Progress, part: &RegionPart) {

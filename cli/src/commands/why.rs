@@ -35,7 +35,7 @@ impl Why {
             output::line(&format!("waits for {}: {}{until}", wait.reason, wait.message))?;
         }
         if why.considered > 0 {
-            output::line(&format!("\n{} hosts were looked at", why.considered))?;
+            output::line(&format!("\nlooked at {}", output::count(why.considered, "host")))?;
         }
         if why.rejected.is_empty() {
             return Ok(());
