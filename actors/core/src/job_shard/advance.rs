@@ -64,11 +64,15 @@ impl JobShard {
         self.arm(turn.now, id, index);
     }
 
-    /// When a task's silent host has had its time.
-    pub(super) fn replace_at(&self, job: &Job, task: &Task) -> Option<Timestamp> {
-        let current = task.record.current.as_ref()?;
-        let since = self.hosts.get(&current.host)?.silent_since()?;
+    /// When a task need not wait any longer for a container to be gone: never, as long as its host is heard.
+    fn yields_at(&self, job: &Job, placement: &Placement) -> Option<Timestamp> {
+        let since = self.hosts.get(&placement.host)?.silent_since()?;
         Some(since + job.record.slice.spec.replace_after)
+    }
+
+    /// When the silent host of a task's container has had its time.
+    pub(super) fn replace_at(&self, job: &Job, task: &Task) -> Option<Timestamp> {
+        self.yields_at(job, task.record.current.as_ref()?)
     }
 
     /// Gives back granted room that no container will use.
@@ -128,8 +132,8 @@ impl JobShard {
         if task.record.next.is_none() || task.record.restart_at.is_some_and(|at| at > now) {
             return;
         }
-        let replaces = task.record.current.is_some();
-        if replaces && self.replace_at(job, task).is_none_or(|at| at > now) {
+        let holders = || task.record.current.iter().chain(&task.record.lingering);
+        if holders().any(|holder| self.yields_at(job, holder).is_none_or(|at| at > now)) {
             return;
         }
         let Some(task) = self.task_mut(id, index) else { return };
@@ -274,6 +278,8 @@ impl JobShard {
         let owner = OrderOwner { shard: self.config.shard, epoch: self.config.owner };
         let Some(job) = self.jobs.get(id) else { return };
         let Some(task) = job.tasks.get(&index) else { return };
+        // An older container that is heard again is to be gone first, however far its successor has come.
+        let blocked = task.record.lingering.iter().any(|old| self.yields_at(job, old).is_none_or(|at| at > now));
         let mut sent: Vec<(HostId, polder_types::Epoch, HostOrder)> = Vec::new();
         let mut quiet: Vec<polder_types::Epoch> = Vec::new();
         let mut unstartable = false;
@@ -284,7 +290,7 @@ impl JobShard {
                 quiet.push(placement.epoch);
                 continue;
             };
-            if live.order_at.is_none_or(|at| at > now) {
+            if live.order_at.is_none_or(|at| at > now) || (blocked && kind == Pending::Start) {
                 continue;
             }
             let container = placement.container(id, index);
@@ -337,7 +343,8 @@ impl JobShard {
         if task.startable() {
             times.extend(task.record.restart_at);
             times.extend(task.ask_after);
-            times.extend(self.replace_at(job, task));
+            let holders = task.record.current.iter().chain(&task.record.lingering);
+            times.extend(holders.filter_map(|holder| self.yields_at(job, holder)));
             if let Some(live) = task.current_live() {
                 times.extend(live.ready_since.map(|since| since + min_healthy));
             }

@@ -269,6 +269,9 @@ impl JobShard {
         }
         match &live.phase {
             None => {
+                if let Some(wait) = self.wait_for_older(job, task) {
+                    return Some(wait);
+                }
                 let at = live.order_at.unwrap_or(relist);
                 return Some(if live.heard || live.granted_by.is_some() {
                     wait(
@@ -299,6 +302,18 @@ impl JobShard {
         self.wait_for_move(job, task)
     }
 
+    /// Whether an older container, heard of again, stands before the task's next one.
+    fn wait_for_older(&self, job: &Job, task: &Task) -> Option<Wait> {
+        let old = task.record.lingering.first()?;
+        let host = self.hosts.get(&old.host);
+        let patience = job.record.slice.spec.replace_after;
+        let yields = host.and_then(super::shard::Host::silent_since).map(|since| since + patience);
+        let relist = host.and_then(|host| host.relist_at).unwrap_or(old.placed_at);
+        let detail = format!("an older container on host {} is not known to be gone", old.host);
+        let then = if yields.is_some() { "it is not waited for any longer" } else { "its host is asked what it runs" };
+        Some(wait("its older container is not gone yet", detail, yields.unwrap_or(relist), then))
+    }
+
     /// Why a task has no container.
     fn wait_for_start(&self, job: &Job, task: &Task) -> Option<Wait> {
         let record = &task.record;
@@ -307,6 +322,11 @@ impl JobShard {
             let detail = format!("its container on host {}, which is not heard, may still run", old.host);
             let since = old.stop.map_or(old.placed_at, |stop| stop.at);
             return Some(wait("its host is not heard", detail, since, "it is stopped when the host is heard"));
+        }
+        if record.next.is_some()
+            && let Some(wait) = self.wait_for_older(job, task)
+        {
+            return Some(wait);
         }
         if let Some(ask) = &task.ask {
             let deadline = self.asks.get(&ask.id).map_or(ask.since, |group| group.repeat_at);
@@ -319,7 +339,6 @@ impl JobShard {
         let at = record.restart_at.or(task.ask_after)?;
         let last = record.last_exit.as_ref().map_or_else(String::new, |exit| exit.status.to_string());
         let detail = format!("its last container ended ({last}), failure {} in a row", record.failures);
-        let _ = job;
         Some(wait("backing off after it ended", detail, at, "it starts again"))
     }
 

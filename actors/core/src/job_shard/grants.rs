@@ -117,13 +117,8 @@ impl JobShard {
             let mut live = Live::restored(placement.epoch);
             (live.granted_by, live.why) = (Some(request), Some(grant.why));
             task.record.epoch = placement.epoch;
-            if task.record.current.is_none() {
-                live.order_at = Some(now);
-                task.record.restart_at = None;
-                task.record.current = Some(placement);
-            } else {
-                task.record.next = Some(placement);
-            }
+            // It becomes the task's container when nothing stands before it: in this very step, as a rule.
+            task.record.next = Some(placement);
             task.live.push(live);
         }
         turn.fence = Some(allocator);

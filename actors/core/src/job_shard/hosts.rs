@@ -5,7 +5,7 @@ use polder_types::{BootId, ContainerId, ContainerPhase, ContainerStatus, ExitSta
 
 use super::{
     JobShard,
-    limits::{ORDER_REPEAT, RELIST_EVERY, RELIST_REPEAT, STRANGERS_MAX},
+    limits::{MISSING_CONFIRM, ORDER_REPEAT, RELIST_EVERY, RELIST_REPEAT, STRANGERS_MAX},
     shard::doubled,
     state::StopReason,
     turn::Turn,
@@ -31,15 +31,16 @@ impl JobShard {
             self.observe(turn, host, status);
         }
         let tasks: Vec<(JobId, u32)> = self.by_host.get(host).into_iter().flatten().cloned().collect();
+        let mut confirm = false;
         for (job, index) in tasks {
-            self.compare_inventory(turn, host, &job, index, &listed, rebooted);
+            confirm |= self.compare_inventory(turn, host, &job, index, &listed, rebooted);
             turn.touch(&job, index);
         }
-        let next = self.by_host.contains_key(host).then(|| now + RELIST_EVERY);
+        let next = self.by_host.contains_key(host).then(|| now + if confirm { MISSING_CONFIRM } else { RELIST_EVERY });
         self.set_host_due(host, next);
     }
 
-    /// Compares a task's containers on a host with all that the host knows.
+    /// Compares a task's containers on a host with all that the host knows. Says whether to ask again soon.
     fn compare_inventory(
         &mut self,
         turn: &mut Turn,
@@ -48,12 +49,13 @@ impl JobShard {
         index: u32,
         listed: &BTreeMap<ContainerId, ContainerPhase>,
         rebooted: bool,
-    ) {
+    ) -> bool {
         let now = turn.now;
+        let mut confirm = false;
         if self.jobs.get(job).is_none_or(|job| job.record.quarantine.is_some()) {
-            return;
+            return false;
         }
-        let Some(task) = self.task_mut(job, index) else { return };
+        let Some(task) = self.task_mut(job, index) else { return false };
         let mut lost = Vec::new();
         let here: Vec<_> =
             task.record.current.iter().chain(&task.record.lingering).filter(|at| at.host == *host).collect();
@@ -62,15 +64,25 @@ impl JobShard {
             let Some(live) = task.live_mut(container.epoch) else { continue };
             live.heard = true;
             if listed.contains_key(&container) {
+                live.missing_since = None;
                 if stopping {
                     live.order_at.get_or_insert(now);
                 }
                 continue;
             }
             // It ran, or was refused because it had run, and the host has nothing of it any more. One that is to stop
-            // goes through Stop all the same: only the host's answer to that keeps a late Start from running it.
-            if !stopping && (live.seen || live.refused || rebooted) {
+            // goes through Stop all the same: only the host's answer to that keeps a late Start from running it. One that
+            // was never seen may be on its way there, reboot or not: its Start is repeated, and does no harm twice.
+            if !stopping && rebooted && live.seen {
                 lost.push(container);
+            } else if !stopping && (live.seen || live.refused) {
+                // An inventory may have been drawn up before the last report was: one alone proves nothing.
+                let since = *live.missing_since.get_or_insert(now);
+                if since + MISSING_CONFIRM <= now {
+                    lost.push(container);
+                } else {
+                    confirm = true;
+                }
             } else {
                 live.order_at.get_or_insert(now);
             }
@@ -83,6 +95,7 @@ impl JobShard {
             };
             self.ended(turn, &container, ExitStatus::Unknown { reason }, now);
         }
+        confirm
     }
 
     /// Takes in what a host says of one container.
@@ -131,6 +144,7 @@ impl JobShard {
         live.heard = true;
         live.seen = true;
         live.refused = false;
+        live.missing_since = None;
         match &phase {
             ContainerPhase::Running { started_at, ready, .. } => {
                 live.started_at = Some(*started_at);

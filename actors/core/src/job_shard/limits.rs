@@ -23,6 +23,8 @@ pub const REQUEST_REPEAT_MAX: Millis = Millis(60_000);
 pub const RELIST_EVERY: Millis = Millis(300_000);
 /// First time after which a host that did not answer is asked again for its inventory.
 pub const RELIST_REPEAT: Millis = Millis(5_000);
+/// A container that ran is lost when its host's inventories have been without it for so long.
+pub const MISSING_CONFIRM: Millis = Millis(2_000);
 /// Deadlines handled in one wake; the rest follow in the next.
 pub const DUE_PER_WAKE: usize = 4096;
 /// Containers that a person was told of because no record knows them. More are not told of.

@@ -84,6 +84,8 @@ pub(super) struct Live {
     pub(super) heard: bool,
     /// The request that it was granted by, if this owner placed it.
     pub(super) granted_by: Option<RequestId>,
+    /// Since when its host's inventory is without it though it should be there.
+    pub(super) missing_since: Option<Timestamp>,
     /// Whether its host refused to start it.
     pub(super) refused: bool,
     /// Whether its host has ever said that it has it.
@@ -159,6 +161,7 @@ impl Live {
             phase: None,
             heard: false,
             granted_by: None,
+            missing_since: None,
             refused: false,
             seen: false,
             started_at: None,

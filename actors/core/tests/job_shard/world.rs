@@ -1,1 +1,643 @@
+//! A small world around a job shard: hosts that run containers, an allocator with room for a few, a broker that is
+//! always right, a store; and everything between them can be late, lost or cut off.
 
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use polder_core::{
+    job_shard::{Effect, Event, JobShard, Origin, StopReason, TaskState},
+    machine::{Durable, Effects, Machine},
+    message::{
+        DrainOrder, HostCondition, HostHealth, HostNotice, HostOrder, PlacementAnswer, PlacementNote, PlacementReport,
+        PlacementRequest, Refusal, RejectReason, ReplyId, RequestId,
+    },
+};
+use polder_types::{
+    BootId, ContainerId, ContainerPhase, ContainerStatus, DrainVersion, Epoch, ExitStatus, HostId, JobId, Millis,
+    OwnerEpoch, Slice, TaskId, Timestamp,
+};
+
+use crate::script::{Stored, grant, host_info};
+
+/// Containers that a host has room for.
+const ROOM: usize = 8;
+
+/// What goes wrong with the next commit.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Crash {
+    /// Nothing of it became durable.
+    Before,
+    /// Only its first transaction did.
+    Partly,
+    /// All of it did, and nobody was told.
+    After,
+}
+
+#[derive(Debug)]
+struct SimHost {
+    linked: bool,
+    /// Since when its broker calls it silent.
+    silent: Option<Timestamp>,
+    cut_at: Timestamp,
+    boot: u32,
+    containers: BTreeMap<ContainerId, ContainerPhase>,
+    /// The highest epoch seen of each task; on disk.
+    seen: BTreeMap<TaskId, Epoch>,
+    drain: Option<DrainOrder>,
+    inbox: VecDeque<HostOrder>,
+    outbox: VecDeque<Event>,
+}
+
+#[derive(Debug, Default)]
+struct SimAllocator {
+    epoch: u64,
+    charged: BTreeMap<ContainerId, HostId>,
+    granted: BTreeMap<(RequestId, u32), (ContainerId, HostId)>,
+    pending: BTreeMap<RequestId, PlacementRequest>,
+}
+
+pub(crate) struct World {
+    pub(crate) now: Timestamp,
+    pub(crate) shard: JobShard,
+    owner: u64,
+    stored: Stored,
+    hosts: BTreeMap<HostId, SimHost>,
+    allocator: SimAllocator,
+    notes: VecDeque<PlacementNote>,
+    answers: VecDeque<PlacementAnswer>,
+    pub(crate) crash: Option<Crash>,
+    started: BTreeSet<ContainerId>,
+    replies: BTreeMap<u64, u32>,
+}
+
+fn live(phase: &ContainerPhase) -> bool {
+    !matches!(phase, ContainerPhase::Ended { .. })
+}
+
+impl World {
+    pub(crate) fn new(hosts: usize) -> Self {
+        let stored = Stored::default();
+        let (shard, _) = stored.restore(1, Timestamp(0));
+        let host = |_| SimHost {
+            linked: true,
+            silent: None,
+            cut_at: Timestamp(0),
+            boot: 1,
+            containers: BTreeMap::new(),
+            seen: BTreeMap::new(),
+            drain: None,
+            inbox: VecDeque::new(),
+            outbox: VecDeque::new(),
+        };
+        let hosts = (0..hosts).map(|number| (format!("h{number}").parse().unwrap(), host(number))).collect();
+        let allocator = SimAllocator { epoch: 1, ..Default::default() };
+        let mut world = Self {
+            now: Timestamp(0),
+            shard,
+            owner: 1,
+            stored,
+            hosts,
+            allocator,
+            notes: VecDeque::new(),
+            answers: VecDeque::new(),
+            crash: None,
+            started: BTreeSet::new(),
+            replies: BTreeMap::new(),
+        };
+        world.tell_conditions();
+        world
+    }
+
+    fn name(&self, number: usize) -> HostId {
+        self.hosts.keys().nth(number % self.hosts.len()).unwrap().clone()
+    }
+
+    fn condition(&self, id: &HostId) -> HostCondition {
+        let host = &self.hosts[id];
+        let health = host.silent.map_or(HostHealth::Ready, |since| HostHealth::Unknown { since });
+        HostCondition { host: id.clone(), health, cordoned: false, drain: host.drain }
+    }
+
+    fn tell_condition(&mut self, id: &HostId) {
+        let condition = self.condition(id);
+        self.event(Event::HostNotice(HostNotice { info: host_info(id), condition }));
+    }
+
+    fn tell_conditions(&mut self) {
+        for id in self.hosts.keys().cloned().collect::<Vec<_>>() {
+            self.tell_condition(&id);
+        }
+    }
+
+    // ---- the shard ----
+
+    pub(crate) fn event(&mut self, event: Event) {
+        let before = self.voluntary();
+        let effects = self.shard.step(self.now, event);
+        self.take(effects);
+        self.check_budget(&before);
+    }
+
+    pub(crate) fn wake(&mut self) {
+        let before = self.voluntary();
+        let effects = self.shard.wake(self.now);
+        self.take(effects);
+        self.check_budget(&before);
+    }
+
+    fn take(&mut self, effects: Effects<JobShard>) {
+        self.shard.check().unwrap();
+        let (now, persist, after) = effects.split();
+        self.carry_out(now);
+        let fenced = persist.iter().any(|delta| {
+            matches!(delta, polder_core::job_shard::Delta::FenceAllocator(epoch) if *epoch != OwnerEpoch(self.allocator.epoch))
+        });
+        if fenced {
+            return self.restart();
+        }
+        let crash = if persist.is_empty() { None } else { self.crash.take() };
+        let durable = match crash {
+            Some(Crash::Before) => 0,
+            Some(Crash::Partly) => persist.len() / 2,
+            _ => persist.len(),
+        };
+        for delta in persist.into_iter().take(durable) {
+            self.stored.commit(delta);
+        }
+        if crash.is_some() {
+            return self.restart();
+        }
+        self.stored.agrees(&self.shard, self.now);
+        self.carry_out(after.open(Durable::committed()));
+    }
+
+    /// The shard's owner dies and another one takes over.
+    pub(crate) fn restart(&mut self) {
+        self.owner += 1;
+        let (shard, effects) = self.stored.restore(self.owner, self.now);
+        self.shard = shard;
+        self.take(effects);
+        self.tell_conditions();
+    }
+
+    fn carry_out(&mut self, effects: Vec<Effect>) {
+        for effect in effects {
+            match effect {
+                Effect::Allocator(note) => self.notes.push_back(note),
+                Effect::Order { host, order } => {
+                    self.check_order(&host, &order);
+                    let host = self.hosts.get_mut(&host).unwrap();
+                    if host.linked {
+                        host.inbox.push_back(order);
+                    }
+                }
+                Effect::AskInventory { host } => self.list(&host),
+                Effect::Reply { reply, .. } => {
+                    let answers = self.replies.entry(reply.0).or_default();
+                    *answers += 1;
+                    assert_eq!(*answers, 1, "one answer to each question");
+                }
+                Effect::Notice(_) | Effect::SliceChanged(_) => {}
+            }
+        }
+    }
+
+    /// No start without a durable record of it, and none while another container of the task may run, unless that
+    /// one's host has been silent for as long as the job allows.
+    fn check_order(&mut self, host: &HostId, order: &HostOrder) {
+        let record = |container: &ContainerId| {
+            let chunk = self.stored.chunks.get(&(container.task.job.clone(), container.task.index / 32))?;
+            chunk.tasks.iter().find(|task| task.index == container.task.index)
+        };
+        match order {
+            HostOrder::Start { container, .. } => {
+                let task = record(container).expect("a start is on record");
+                let current = task.current.as_ref().expect("what is started is current");
+                assert_eq!((current.epoch, &current.host), (container.epoch, host), "what is started is current");
+                if !self.started.insert(container.clone()) {
+                    return;
+                }
+                let patience = self.stored.jobs[&container.task.job].slice.spec.replace_after;
+                for (id, other) in &self.hosts {
+                    let gone = other.silent.is_some_and(|since| since + patience <= self.now);
+                    for (running, phase) in &other.containers {
+                        assert!(
+                            running.task != container.task || *running == *container || !live(phase) || gone,
+                            "{container} is started while {running} may run on {id}"
+                        );
+                    }
+                }
+            }
+            HostOrder::Stop { container, .. } => {
+                if let Some(task) = record(container) {
+                    let staying = task.placements().any(|at| at.epoch == container.epoch && at.stop.is_none());
+                    assert!(!staying, "{container} is stopped before that is on record");
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Tasks whose containers were ordered to give way, and whether they serve.
+    fn voluntary(&self) -> BTreeMap<TaskId, bool> {
+        let views = self.shard.job_ids().flat_map(|job| self.shard.task_views(job));
+        let moved = views.filter_map(|view| {
+            let current = view.current.as_ref()?;
+            let serves = matches!(current.phase, Some(ContainerPhase::Running { ready: true, .. }));
+            let moves = matches!(current.stop?.why, StopReason::Updated | StopReason::Drained);
+            moves.then_some((view.task, serves))
+        });
+        moved.collect()
+    }
+
+    fn check_budget(&self, before: &BTreeMap<TaskId, bool>) {
+        let now = self.voluntary();
+        let stopped = now.iter().filter(|(task, serves)| **serves && !before.contains_key(*task));
+        let jobs: BTreeSet<&JobId> = stopped.map(|(task, _)| &task.job).collect();
+        for job in jobs {
+            let max = self.shard.job_record(job).unwrap().slice.spec.update.max_unavailable;
+            let views = self.shard.task_views(job);
+            let down = views
+                .iter()
+                .filter(|view| view.wanted && view.outcome.is_none() && view.state != TaskState::Ready)
+                .count();
+            assert!(down <= max as usize, "{job}: {down} tasks are down after a task that served was stopped");
+        }
+    }
+
+    // ---- the allocator ----
+
+    pub(crate) fn allocator_reads(&mut self) {
+        while let Some(note) = self.notes.pop_front() {
+            let allocator = &mut self.allocator;
+            match note {
+                PlacementNote::Request(request) => {
+                    for task in &request.tasks {
+                        if let Some((container, host)) = allocator.granted.get(&(request.id, task.index)) {
+                            assert_eq!(container.epoch, task.epoch);
+                            let again = PlacementAnswer::Granted {
+                                request: request.id,
+                                allocator: OwnerEpoch(allocator.epoch),
+                                grants: vec![grant(&request, task.index, host)],
+                            };
+                            self.answers.push_back(again);
+                        }
+                    }
+                    let mut request = request;
+                    request.tasks.retain(|task| !allocator.granted.contains_key(&(request.id, task.index)));
+                    allocator.pending.insert(request.id, request);
+                }
+                PlacementNote::Withdraw { request, tasks } => {
+                    for index in tasks {
+                        allocator.granted.remove(&(request, index));
+                        if let Some(pending) = allocator.pending.get_mut(&request) {
+                            pending.tasks.retain(|task| task.index != index);
+                        }
+                    }
+                }
+                PlacementNote::Placed { request, charges } => {
+                    for charge in charges {
+                        allocator.granted.remove(&(request, charge.container.task.index));
+                        allocator.charged.insert(charge.container, charge.host);
+                    }
+                }
+                PlacementNote::Released { containers } => {
+                    for container in containers {
+                        allocator.charged.remove(&container);
+                    }
+                }
+                PlacementNote::Restored { charges, .. } => {
+                    allocator.pending.clear();
+                    allocator.granted.clear();
+                    allocator.charged = charges.into_iter().map(|charge| (charge.container, charge.host)).collect();
+                }
+            }
+        }
+        let charged: BTreeMap<ContainerId, HostId> =
+            self.shard.charges().map(|charge| (charge.container, charge.host)).collect();
+        assert_eq!(self.allocator.charged, charged, "what the allocator was told is what the records charge");
+    }
+
+    pub(crate) fn allocator_grants(&mut self) {
+        let pending = std::mem::take(&mut self.allocator.pending);
+        for (id, mut request) in pending {
+            let mut grants = Vec::new();
+            let mut waiting = Vec::new();
+            for task in std::mem::take(&mut request.tasks) {
+                let open = |host: &&HostId| {
+                    let used = self.allocator.charged.values().filter(|at| *at == *host).count()
+                        + self.allocator.granted.values().filter(|(_, at)| at == *host).count();
+                    self.condition(host).closed().is_none() && used < ROOM
+                };
+                let fits: Vec<&HostId> = self.hosts.keys().filter(open).collect();
+                let best = fits.iter().find(|host| Some(**host) != task.avoid.as_ref()).or(fits.first());
+                let Some(host) = best.map(|host| (*host).clone()) else {
+                    waiting.push(task);
+                    continue;
+                };
+                let container =
+                    ContainerId { task: TaskId { job: request.job.clone(), index: task.index }, epoch: task.epoch };
+                self.allocator.granted.insert((id, task.index), (container, host.clone()));
+                request.tasks = vec![task];
+                grants.push(grant(&request, request.tasks[0].index, &host));
+            }
+            let allocator = OwnerEpoch(self.allocator.epoch);
+            if !grants.is_empty() {
+                self.answers.push_back(PlacementAnswer::Granted { request: id, allocator, grants });
+            }
+            if !waiting.is_empty() {
+                let tasks = waiting.iter().map(|task| task.index).collect();
+                let rejected = BTreeMap::from([(RejectReason::Cpu, 1)]);
+                let report = PlacementReport { hosts: 1, rejected, quota: None };
+                self.answers.push_back(PlacementAnswer::Waiting { request: id, tasks, report });
+                request.tasks = waiting;
+                self.allocator.pending.insert(id, request);
+            }
+        }
+    }
+
+    pub(crate) fn hear_allocator(&mut self) {
+        while let Some(answer) = self.answers.pop_front() {
+            self.event(Event::Placement(answer));
+        }
+    }
+
+    pub(crate) fn lose_answers(&mut self) {
+        self.answers.clear();
+    }
+
+    /// Another allocator takes over: it knows what is stored, and nothing of what was asked.
+    pub(crate) fn restart_allocator(&mut self) {
+        let charged = self.stored.chunks.values().flat_map(|chunk| {
+            chunk.tasks.iter().flat_map(|task| task.charges(&chunk.job)).map(|charge| (charge.container, charge.host))
+        });
+        self.allocator =
+            SimAllocator { epoch: self.allocator.epoch + 1, charged: charged.collect(), ..Default::default() };
+        self.answers.push_back(PlacementAnswer::Started { allocator: OwnerEpoch(self.allocator.epoch) });
+        // Requests on their way reach the new one and are void for it only if the shard asks anew.
+        self.notes.retain(|note| !matches!(note, PlacementNote::Request(_)));
+    }
+
+    // ---- hosts ----
+
+    fn list(&mut self, id: &HostId) {
+        let host = self.hosts.get_mut(id).unwrap();
+        if host.linked {
+            let statuses = host
+                .containers
+                .iter()
+                .map(|(id, phase)| ContainerStatus { id: id.clone(), phase: phase.clone() })
+                .collect();
+            let boot = BootId(host.boot.to_string());
+            host.outbox.push_back(Event::HostListed { host: id.clone(), boot, statuses });
+        }
+    }
+
+    fn set(&mut self, id: &HostId, container: ContainerId, phase: ContainerPhase) {
+        let host = self.hosts.get_mut(id).unwrap();
+        host.containers.insert(container.clone(), phase.clone());
+        if host.linked {
+            let statuses = vec![ContainerStatus { id: container, phase }];
+            host.outbox.push_back(Event::HostReported { host: id.clone(), statuses });
+        }
+    }
+
+    /// A host carries out its orders.
+    pub(crate) fn host_obeys(&mut self, number: usize) {
+        let id = self.name(number);
+        while let Some(order) = self.hosts.get_mut(&id).unwrap().inbox.pop_front() {
+            let host = self.hosts.get_mut(&id).unwrap();
+            match order {
+                HostOrder::Start { container, .. } => {
+                    let seen = host.seen.get(&container.task).copied().unwrap_or_default();
+                    let known = host.containers.get(&container).is_some_and(live);
+                    let refusal = if known {
+                        continue;
+                    } else if container.epoch <= seen {
+                        Some(Refusal::StaleContainer { seen })
+                    } else {
+                        host.drain.map(|drain| Refusal::Draining { version: drain.version })
+                    };
+                    match refusal {
+                        Some(why) => {
+                            host.outbox.push_back(Event::HostRefused { host: id.clone(), container, why });
+                        }
+                        None => {
+                            host.seen.insert(container.task.clone(), container.epoch);
+                            self.set(&id, container, ContainerPhase::Preparing);
+                        }
+                    }
+                }
+                HostOrder::Stop { container, .. } => {
+                    let seen = host.seen.entry(container.task.clone()).or_default();
+                    *seen = (*seen).max(container.epoch);
+                    match host.containers.get(&container) {
+                        Some(ContainerPhase::Preparing | ContainerPhase::Running { .. }) => {
+                            let kill_at = self.now + Millis::from_secs(10);
+                            self.set(&id, container, ContainerPhase::Stopping { kill_at });
+                        }
+                        Some(phase) => {
+                            let phase = phase.clone();
+                            self.set(&id, container, phase);
+                        }
+                        None => {
+                            let status = ExitStatus::NotStarted { reason: "unknown here".into() };
+                            self.set(&id, container, ContainerPhase::Ended { status, at: self.now });
+                        }
+                    }
+                }
+                HostOrder::Forget { container, .. } => {
+                    if host.containers.get(&container).is_some_and(|phase| !live(phase)) {
+                        host.containers.remove(&container);
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// A host's containers go on: what is prepared runs, what is to stop ends.
+    pub(crate) fn host_works(&mut self, number: usize) {
+        let id = self.name(number);
+        for (container, phase) in self.hosts[&id].containers.clone() {
+            let next = match phase {
+                ContainerPhase::Preparing | ContainerPhase::Running { ready: false, .. } => {
+                    ContainerPhase::Running { started_at: self.now, pid: 1, ready: true }
+                }
+                ContainerPhase::Stopping { .. } => {
+                    let status = ExitStatus::Signal { signal: 15, oom: false };
+                    ContainerPhase::Ended { status, at: self.now }
+                }
+                ContainerPhase::Running { .. } | ContainerPhase::Ended { .. } => continue,
+            };
+            self.set(&id, container, next);
+        }
+    }
+
+    pub(crate) fn host_reports(&mut self, number: usize) {
+        let id = self.name(number);
+        while let Some(event) = self.hosts.get_mut(&id).unwrap().outbox.pop_front() {
+            self.event(event);
+        }
+    }
+
+    pub(crate) fn lose_orders(&mut self, number: usize) {
+        let id = self.name(number);
+        self.hosts.get_mut(&id).unwrap().inbox.clear();
+    }
+
+    pub(crate) fn lose_reports(&mut self, number: usize) {
+        let id = self.name(number);
+        self.hosts.get_mut(&id).unwrap().outbox.clear();
+    }
+
+    /// One of a host's containers ends by itself, or is not well for a while.
+    pub(crate) fn container_fails(&mut self, number: usize, which: usize, ends: bool) {
+        let id = self.name(number);
+        let running: Vec<ContainerId> = self.hosts[&id]
+            .containers
+            .iter()
+            .filter(|(_, phase)| matches!(phase, ContainerPhase::Running { .. }))
+            .map(|(id, _)| id.clone())
+            .collect();
+        if let Some(container) = running.get(which % running.len().max(1)) {
+            let phase = if ends {
+                ContainerPhase::Ended { status: ExitStatus::Code { code: 1 }, at: self.now }
+            } else {
+                ContainerPhase::Running { started_at: self.now, pid: 1, ready: false }
+            };
+            self.set(&id, container.clone(), phase);
+        }
+    }
+
+    pub(crate) fn cut(&mut self, number: usize) {
+        let (id, now) = (self.name(number), self.now);
+        let host = self.hosts.get_mut(&id).unwrap();
+        if host.linked {
+            (host.linked, host.cut_at) = (false, now);
+            host.inbox.clear();
+            host.outbox.clear();
+        }
+    }
+
+    pub(crate) fn silent(&mut self, number: usize) {
+        let id = self.name(number);
+        let host = self.hosts.get_mut(&id).unwrap();
+        if !host.linked && host.silent.is_none() {
+            host.silent = Some(host.cut_at);
+            self.tell_condition(&id);
+        }
+    }
+
+    pub(crate) fn heal(&mut self, number: usize) {
+        let id = self.name(number);
+        let host = self.hosts.get_mut(&id).unwrap();
+        if host.linked {
+            return;
+        }
+        host.linked = true;
+        self.list(&id);
+        if self.hosts[&id].silent.is_some() {
+            self.hosts.get_mut(&id).unwrap().silent = None;
+            self.tell_condition(&id);
+        }
+    }
+
+    pub(crate) fn reboot(&mut self, number: usize) {
+        let (id, now) = (self.name(number), self.now);
+        self.cut(number);
+        let host = self.hosts.get_mut(&id).unwrap();
+        host.boot += 1;
+        for phase in host.containers.values_mut().filter(|phase| live(phase)) {
+            let status = ExitStatus::Unknown { reason: "reboot".into() };
+            *phase = ContainerPhase::Ended { status, at: now };
+        }
+        self.heal(number);
+    }
+
+    pub(crate) fn drain(&mut self, number: usize, on: bool) {
+        let id = self.name(number);
+        let deadline = self.now + Millis::from_secs(600);
+        let host = self.hosts.get_mut(&id).unwrap();
+        if host.drain.is_some() != on {
+            host.drain = on.then_some(DrainOrder { version: DrainVersion(1), deadline });
+            self.tell_condition(&id);
+        }
+    }
+
+    // ---- all of it ----
+
+    pub(crate) fn apply(&mut self, reply: u64, slice: Slice) {
+        self.event(Event::Apply { reply: ReplyId(reply), slice: Box::new(slice), origin: Origin::Local });
+    }
+
+    pub(crate) fn pass(&mut self, time: Millis) {
+        let end = self.now + time;
+        while let Some(at) = self.shard.next_deadline().filter(|at| *at <= end) {
+            self.now = self.now.max(at);
+            self.wake();
+        }
+        self.now = end;
+    }
+
+    /// Everything is well from now on; time passes until all is as it should be.
+    pub(crate) fn recover(&mut self, jobs: &BTreeMap<JobId, Slice>) {
+        self.crash = None;
+        for number in 0..self.hosts.len() {
+            self.heal(number);
+            self.drain(number, false);
+        }
+        for round in 0..400 {
+            for _ in 0..6 {
+                self.allocator_reads();
+                self.allocator_grants();
+                self.hear_allocator();
+                for number in 0..self.hosts.len() {
+                    self.host_obeys(number);
+                    self.host_works(number);
+                    self.host_reports(number);
+                }
+            }
+            if self.as_wanted(jobs) {
+                return;
+            }
+            let Some(at) = self.shard.next_deadline() else { panic!("it waits for nothing in round {round}") };
+            self.now = self.now.max(at);
+            self.wake();
+        }
+        let views: Vec<_> = self.shard.job_ids().flat_map(|job| self.shard.task_views(job)).collect();
+        panic!("not as wanted after all that time: {views:#?}");
+    }
+
+    fn as_wanted(&self, jobs: &BTreeMap<JobId, Slice>) -> bool {
+        jobs.iter().all(|(id, slice)| {
+            let Some(record) = self.shard.job_record(id) else { return false };
+            let views = self.shard.task_views(id);
+            let wanted: BTreeSet<u32> = if slice.stopped { BTreeSet::new() } else { slice.slots.iter().collect() };
+            views.iter().all(|view| {
+                if wanted.contains(&view.task.index) {
+                    let at = view.current.as_ref();
+                    let newest = at.is_some_and(|at| {
+                        at.generation == record.generation || {
+                            let chunk = |older: &polder_core::job_shard::OlderTemplate| {
+                                older.generation == at.generation
+                                    && older.template == polder_core::job_shard::Template::of(&record.slice.spec)
+                            };
+                            record.older.iter().any(chunk)
+                        }
+                    });
+                    view.state == TaskState::Ready && newest && view.next.is_none() && view.lingering.is_empty()
+                } else {
+                    view.current.is_none() && view.next.is_none() && view.lingering.is_empty()
+                }
+            })
+        }) && self.runs_just(jobs)
+    }
+
+    /// Whether hosts run what is wanted and nothing else.
+    fn runs_just(&self, jobs: &BTreeMap<JobId, Slice>) -> bool {
+        let wanted: usize =
+            jobs.values().filter(|slice| !slice.stopped).map(|slice| slice.slots.count() as usize).sum();
+        let running = self.hosts.values().flat_map(|host| host.containers.values()).filter(|phase| live(phase)).count();
+        running == wanted
+    }
+}
