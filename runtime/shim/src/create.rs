@@ -39,7 +39,7 @@ pub(crate) fn run(dir: &Path) -> Result<(), String> {
     log::install();
     let launch: Launch = read_record(&dir.join(LAUNCH_FILE)).map_err(|error| error.to_string())?;
     let Err(reason) = create_and_start(dir, &launch, &mut agent);
-    let log = log::tail(dir);
+    let log = log::beyond(&reason, dir);
     let reason = if log.is_empty() { reason } else { format!("{reason} ({log})") };
     let exit = ExitRecord::not_started(&launch.id, reason.clone(), now_ms());
     let written = write_record(&dir.join(EXIT_FILE), &exit, Survives::Reboot);

@@ -16,6 +16,9 @@ use tracing::{Event, Level, Metadata, Subscriber, field, span};
 /// How much of the log goes into a reason.
 const TAIL_BYTES_MAX: usize = 1500;
 
+/// A line whose last characters are there already says nothing new.
+const REPEATED_CHARS: usize = 24;
+
 /// Writes one line.
 pub(crate) fn line(text: &str) {
     // Whole lines in one write each, and nothing to be done when that fails.
@@ -27,12 +30,15 @@ pub(crate) fn install() {
     let _ = tracing::subscriber::set_global_default(ErrorLines);
 }
 
-/// The end of the log.
-pub(crate) fn tail(dir: &Path) -> String {
+/// What the end of the log says that isn't said in `reason`.
+pub(crate) fn beyond(reason: &str, dir: &Path) -> String {
     let text = fs::read(dir.join(LOG_FILE)).unwrap_or_default();
     let start = text.len().saturating_sub(TAIL_BYTES_MAX);
     let text = String::from_utf8_lossy(&text[start..]);
-    text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ")
+    // libcontainer logs an error at each level that it passes, with more and more before it.
+    let end = |line: &str| line.char_indices().rev().nth(REPEATED_CHARS).map_or(0, |(at, _)| at);
+    let new = text.lines().map(str::trim).filter(|line| !line.is_empty() && !reason.contains(&line[end(line)..]));
+    new.collect::<Vec<_>>().join("; ")
 }
 
 struct ErrorLines;

@@ -44,8 +44,12 @@ pub(crate) fn mount_root(launch: &Launch, target: &Path) -> Result<(), String> {
         }
     };
     // `volatile`: what the container writes is not kept over a crash of the machine, so it need not be synced for one.
-    mount(Some("overlay"), target, Some("overlay"), MsFlags::empty(), Some(text.as_str())).map_err(|error| {
-        format!("the root at {} can't be mounted over {} layers: {error}", target.display(), layers.len())
+    mount(Some("overlay"), target, Some("overlay"), MsFlags::empty(), Some(text.as_str())).map_err(|error| match layers
+        .iter()
+        .find(|layer| !layer.is_dir())
+    {
+        Some(gone) => format!("the image's layer {} is not there", gone.display()),
+        None => format!("the root {} can't be mounted over {} layers: {error}", target.display(), layers.len()),
     })
 }
 

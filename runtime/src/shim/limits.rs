@@ -4,6 +4,9 @@ use std::time::Duration;
 
 /// A shim that hasn't created its container by then is killed. A cold start takes some tens of milliseconds.
 pub const CREATE_LIMIT: Duration = Duration::from_secs(30);
+/// Containers that are created at the same time, for each core. More wait for their turn: all of them would only be
+/// slower together, up to the limit above.
+pub const CREATES_PER_CORE: usize = 2;
 /// A shim that hasn't started its container by then is killed.
 pub const START_LIMIT: Duration = Duration::from_secs(10);
 /// How long a new agent waits for a shim that was in the middle of something when the old agent died.

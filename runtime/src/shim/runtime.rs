@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, btree_map::Entry},
     io,
+    num::NonZero,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
@@ -14,7 +15,7 @@ use polder_types::ContainerId;
 use rustix::process::Signal;
 use tokio::{
     net::UnixStream,
-    sync::{mpsc, watch as state},
+    sync::{Semaphore, mpsc, watch as state},
     task::spawn_blocking,
 };
 
@@ -22,7 +23,7 @@ use super::{
     Adopted, ContainerUsage, Created, Exit, LaunchSpec, Runtime, RuntimeError, ShimBinary, adopt,
     container::{Container, Stage},
     handshake::{self, Failure},
-    limits::{CREATE_LIMIT, EXITS_QUEUED_MAX, START_LIMIT},
+    limits::{CREATE_LIMIT, CREATES_PER_CORE, EXITS_QUEUED_MAX, START_LIMIT},
     spawn::{self, Spawned},
     spec::{self, HostFacts},
     state_dir::{StateDir, container_name},
@@ -51,6 +52,8 @@ pub(crate) struct Host {
     facts: HostFacts,
     binary: ShimBinary,
     limits: Limits,
+    /// Held while a container is created.
+    creates: Semaphore,
 }
 
 /// How long a shim may take.
@@ -113,7 +116,9 @@ impl ShimRuntime {
         let boot_id = boot_id().map_err(RuntimeError::io("read the boot id"))?;
         let facts = HostFacts::of(&cgroups);
         let (exits, receiver) = mpsc::channel(EXITS_QUEUED_MAX);
-        let host = Arc::new(Host { config, cgroups, boot_id, facts, binary, limits: Limits::default() });
+        let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
+        let creates = Semaphore::new(cores * CREATES_PER_CORE);
+        let host = Arc::new(Host { config, cgroups, boot_id, facts, binary, limits: Limits::default(), creates });
         Ok((Self { host, slots: Arc::default(), exits }, receiver))
     }
 
@@ -152,6 +157,8 @@ impl ShimRuntime {
     async fn launch(&self, spec: LaunchSpec) -> Result<Container, RuntimeError> {
         let id = spec.id.clone();
         spec::check(&spec).map_err(|reason| RuntimeError::BadSpec { id: id.clone(), reason })?;
+        // Nobody closes it.
+        let _turn = self.host.creates.acquire().await;
         let name = container_name(&id);
         let (dir, cgroup) = (self.host.dir(&name), self.host.cgroup(&name));
         if dir.state.exists() {

@@ -71,7 +71,8 @@ async fn what_can_not_be_created_says_why_and_leaves_nothing() {
     no_user.user = Some("nobody-here".to_owned());
     let mut no_layer = harness.spec(3, "");
     no_layer.layers.push(harness.root.join("layers/gone"));
-    for (spec, wanted) in [(no_command, "/bin/nonsense"), (no_user, "no user `nobody-here`"), (no_layer, "mounted")] {
+    for (spec, wanted) in [(no_command, "/bin/nonsense"), (no_user, "no user `nobody-here`"), (no_layer, "layers/gone")]
+    {
         let error = harness.runtime.create(spec.clone()).await.unwrap_err();
         assert!(matches!(error, RuntimeError::Failed { .. }), "{error:?}");
         assert!(error.to_string().contains(wanted), "{error}");
