@@ -7,6 +7,7 @@ mod failure;
 mod job_source;
 mod output;
 mod progress;
+mod roles;
 
 use clap::Parser as _;
 use std::process::ExitCode;

@@ -5,6 +5,7 @@ mod completions;
 mod drain;
 mod events;
 mod hosts;
+mod image;
 mod logs;
 mod quota;
 mod status;
@@ -13,7 +14,7 @@ mod validate;
 mod wait;
 mod why;
 
-use crate::failure::Failure;
+use crate::{failure::Failure, roles};
 use clap::{Parser, Subcommand};
 use polder_api::client::Client;
 use std::process::ExitCode;
@@ -23,7 +24,6 @@ use std::process::ExitCode;
 #[command(
     name = "polder",
     version,
-    propagate_version = true,
     after_help = "Data goes to stdout, everything else to stderr. Exit codes: 0 done, 1 your fault, 2 the system's."
 )]
 pub(crate) struct Cli {
@@ -57,7 +57,13 @@ enum Command {
     #[command(subcommand)]
     Quota(quota::Quota),
     Events(events::Events),
+    #[command(subcommand)]
+    Image(image::Image),
     Completions(completions::Completions),
+    Federation(roles::federation::FederationArgs),
+    Region(roles::region::RegionArgs),
+    Host(roles::host::HostArgs),
+    Dev(roles::dev::DevArgs),
 }
 
 /// Carries a command out. Most succeed or fail; roles have exit codes of their own.
@@ -77,7 +83,12 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Drain(command) => asking(&server, |client| command.run(client)),
         Command::Quota(command) => asking(&server, |client| command.run(client)),
         Command::Events(command) => asking(&server, |client| command.run(client)),
+        Command::Image(command) => command.run().map(|()| ExitCode::SUCCESS),
         Command::Completions(command) => command.run().map(|()| ExitCode::SUCCESS),
+        Command::Federation(role) => role.run().map(|()| ExitCode::SUCCESS),
+        Command::Region(role) => role.run().map(|()| ExitCode::SUCCESS),
+        Command::Host(role) => role.run().map(|()| ExitCode::SUCCESS),
+        Command::Dev(role) => role.run().map(|()| ExitCode::SUCCESS),
     }
 }
 
