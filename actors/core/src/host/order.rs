@@ -132,9 +132,10 @@ impl Host {
         }
         // Remains that could not be removed are still ours to remove: as a stray.
         let stray = self.containers.remove(id).filter(|container| container.run != Run::Gone);
-        fx.persist(Delta::RemoveContainer(id.clone()));
         self.changed.remove(id);
+        // First, so that no crash can leave neither.
         self.raise_floor(fx, now, owner, &id.task, id.epoch);
+        fx.persist(Delta::RemoveContainer(id.clone()));
         if let Some(mut stray) = stray {
             stray.record = None;
             self.containers.insert(id.clone(), stray);

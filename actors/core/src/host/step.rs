@@ -100,9 +100,11 @@ impl Host {
         pid: u32,
         started_at: Timestamp,
     ) {
-        let Some(container) = self.containers.get_mut(id).filter(|container| container.run == Run::Launching) else {
+        let Some(container) = self.containers.get_mut(id) else { return };
+        // Unseen: the machine was restored while the launch was under way.
+        if !matches!(container.run, Run::Launching | Run::Unseen) {
             return;
-        };
+        }
         container.run = Run::Running;
         let ready = container.prober.ready();
         let Some(record) = &mut container.record else { return };

@@ -142,6 +142,18 @@ fn an_end_that_comes_while_the_machine_is_restored_is_not_lost() {
 }
 
 #[test]
+fn a_launch_that_succeeds_while_the_machine_is_restored_is_not_lost() {
+    let mut world = World::new();
+    let web = id("shop/web/0@1");
+    world.order(start(&web, 1));
+    world.restore();
+    world.launched(&web);
+    world.runtime.insert(web.clone(), Played::Launching { killed: false });
+    world.adopt();
+    assert!(matches!(world.phase(&web), Some(ContainerPhase::Running { .. })));
+}
+
+#[test]
 fn a_launch_goes_on_when_only_the_machine_is_restored() {
     let mut world = World::new();
     let web = id("shop/web/0@1");
