@@ -1,9 +1,9 @@
 //! Which crate may know which.
 //!
 //! ```text
-//! types ◀─ core ◀─ wire, shell ◀┐
-//!   ▲──── store ◀───────────────┼─ region, federation, runtime ◀─ cli
-//!   ▲──── api ◀─────────────────┘              └─▶ shim
+//! types ◀─ core ◀─ wire, shell ◀┬─ runtime ◀────────────────────┐
+//!   ▲──── store ◀───────────────┤     └─▶ shim                  cli
+//!   ▲──── api ◀─────────────────┴─ node ◀─ region, federation ◀─┘
 //! ```
 
 use anyhow::{Context as _, Result, bail};
@@ -21,10 +21,14 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     ("polder-shell", &["polder-types", "polder-core"]),
     ("polder-store", &["polder-types"]),
     ("polder-api", &["polder-types", "polder-core"]),
-    ("polder-region", &["polder-types", "polder-core", "polder-wire", "polder-shell", "polder-store", "polder-api"]),
+    ("polder-node", &["polder-types", "polder-core", "polder-wire", "polder-shell", "polder-store", "polder-api"]),
+    (
+        "polder-region",
+        &["polder-types", "polder-core", "polder-wire", "polder-shell", "polder-store", "polder-api", "polder-node"],
+    ),
     (
         "polder-federation",
-        &["polder-types", "polder-core", "polder-wire", "polder-shell", "polder-store", "polder-api"],
+        &["polder-types", "polder-core", "polder-wire", "polder-shell", "polder-store", "polder-api", "polder-node"],
     ),
     ("polder-runtime", &["polder-types", "polder-core", "polder-wire", "polder-shell", "polder-store", "polder-shim"]),
     ("polder-shim", &[]),
@@ -49,7 +53,7 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
 /// A crate from outside, and the only ones of the workspace that may depend on it.
 const MAY_BE_KNOWN_BY: &[(&str, &[&str])] = &[
     ("actix", &["polder-shell"]),
-    ("actix-web", &["polder-api", "polder-region", "polder-federation", "polder-cli"]),
+    ("actix-web", &["polder-api", "polder-node", "polder-region", "polder-federation", "polder-cli"]),
     ("actix-ws", &["polder-region", "polder-federation"]),
     ("etcd-client", &["polder-store"]),
     ("fjall", &["polder-store"]),
