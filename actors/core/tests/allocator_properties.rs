@@ -58,6 +58,9 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
+/// Whether it is to be avoided, tasks in the datacenter, the rack, on the host, stranding.
+type Key = (bool, u32, u32, u32, u64);
+
 #[derive(Clone, Debug)]
 struct Asked {
     job: JobId,
@@ -100,7 +103,7 @@ fn notice(host: u8, state: u8) -> HostNotice {
             memory: Bytes::from_mib(mib),
             ports: PortRange { first: 20000, last: 20003 },
         },
-        labels: [(id("disk"), String::from(if host % 2 == 0 { "ssd" } else { "hdd" }))].into(),
+        labels: [(id("disk"), String::from(if host.is_multiple_of(2) { "ssd" } else { "hdd" }))].into(),
         address: String::from("127.0.0.1"),
         agent: String::from("test"),
     };
@@ -213,9 +216,11 @@ impl World {
                     assert_eq!(grant.ports.len(), shape.ports.len());
                     for (binding, spec) in grant.ports.iter().zip(&shape.ports) {
                         assert_eq!(binding.name, spec.name);
-                        assert!(
-                            spec.fixed.map_or((20000..=20003).contains(&binding.port), |port| port == binding.port)
-                        );
+                        let allowed = match spec.fixed {
+                            Some(port) => port == binding.port,
+                            None => (20000..=20003).contains(&binding.port),
+                        };
+                        assert!(allowed, "{binding:?} for {spec:?}");
                         assert!(!self.ports(&grant.host).contains(&binding.port), "port {} twice", binding.port);
                     }
                     let charge = Charge {
@@ -272,7 +277,7 @@ impl World {
             let picked = others.iter().filter(|(charge, info)| pick(charge, *info));
             picked.map(|(charge, _)| charge.container.task.index).collect::<BTreeSet<u32>>().len() as u32
         };
-        let mut best: Option<((bool, u32, u32, u32, u64), HostId)> = None;
+        let mut best: Option<(Key, HostId)> = None;
         for (host, notice) in &self.hosts {
             let info = &*notice.info;
             let in_datacenter = count(&|_, at| at.is_some_and(|at| at.datacenter == info.datacenter));
