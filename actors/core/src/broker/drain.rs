@@ -232,6 +232,8 @@ impl Broker {
                 );
                 told = Some(("drain_attested_late", message));
             }
+            // It was not heard at its deadline, or restarted since: what is left is still to go.
+            DrainState::Unattested if !empty && entry.order.is_none() => entry.order = order(What::Force, now),
             _ => {}
         }
         if dirty {
