@@ -3,9 +3,6 @@
 use polder_types::{Millis, Name, RegionId};
 use std::{net::SocketAddr, time::Duration};
 
-/// How long a node may be unable to reach its store before others may take over.
-pub const LEASE_TTL_DEFAULT: Duration = Duration::from_secs(10);
-
 /// How long a region may be silent before it counts as unknown.
 pub const SILENT_AFTER_DEFAULT: Millis = Millis::from_secs(5);
 

@@ -1,22 +1,18 @@
 //! What every part of a federation node can reach: its actors, its links, and what waits for answers.
 
-use crate::{
-    config::FederationConfig,
-    events::EventLog,
-    link::RegionLink,
-    replies::{NoAnswer, Replies},
-};
+use crate::{config::FederationConfig, link::RegionLink};
 use polder_core::{
     intent_router::{self, IntentRouter},
     message::{Notice, ReplyId},
     quota_ledger::{self, QuotaLedger},
 };
-use polder_shell::{Clock, Handle, Tree};
+use polder_node::{EventLog, NoAnswer, Replies};
+use polder_shell::{Clock, Handle};
 use polder_store::Store;
 use polder_types::{Allotment, RegionId, Slice, Timestamp};
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{Arc, OnceLock},
 };
 
 /// The actors that lead the federation.
@@ -38,7 +34,6 @@ pub(crate) struct Federation {
     pub(crate) intent_replies: Replies<intent_router::Answer>,
     pub(crate) quota_replies: Replies<quota_ledger::Answer>,
     actors: OnceLock<Actors>,
-    tree: Mutex<Option<Tree>>,
 }
 
 impl Federation {
@@ -52,12 +47,11 @@ impl Federation {
             config,
             store,
             clock,
-            events: EventLog::new(),
+            events: EventLog::new(None),
             links,
             intent_replies: Replies::default(),
             quota_replies: Replies::default(),
             actors: OnceLock::new(),
-            tree: Mutex::default(),
         }
     }
 
@@ -70,15 +64,6 @@ impl Federation {
     /// The actors; none until this node leads.
     pub(crate) fn actors(&self) -> Option<&Actors> {
         self.actors.get()
-    }
-
-    /// Keeps the tree of actors, to stop it in order.
-    pub(crate) fn set_tree(&self, tree: Tree) {
-        *self.tree.lock().unwrap_or_else(PoisonError::into_inner) = Some(tree);
-    }
-
-    pub(crate) fn take_tree(&self) -> Option<Tree> {
-        self.tree.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     pub(crate) fn now(&self) -> Timestamp {

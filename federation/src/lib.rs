@@ -17,16 +17,13 @@
 #![deny(missing_docs)]
 
 mod config;
-mod events;
 mod federation;
 mod front;
-mod journal;
 pub mod keys;
 mod link;
-mod replies;
 mod roles;
 mod run;
-mod seat;
 
-pub use config::{FederationConfig, LEASE_TTL_DEFAULT, RegionAddress, SILENT_AFTER_DEFAULT};
+pub use config::{FederationConfig, RegionAddress, SILENT_AFTER_DEFAULT};
+pub use polder_node::LEASE_TTL_DEFAULT;
 pub use run::{RunError, run};

@@ -208,7 +208,7 @@ fn the_higher_priority_goes_first_then_the_older() {
                 .into_iter()
                 .map(id::<JobId>)
                 .filter(|job| !still.contains(job))
-                .last()
+                .next_back()
                 .unwrap()
         })
         .collect();

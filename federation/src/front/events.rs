@@ -1,16 +1,16 @@
 //! Events of all regions and of the federation itself, in one list and one stream.
 
 use super::FederationApi;
-use crate::{events::EVENTS_KEPT_MAX, link::RegionLink};
+use crate::link::RegionLink;
 use futures::{StreamExt as _, stream};
 use polder_api::{
     client::{self, Client},
     dto::{EventList, EventView},
     server::Stream,
 };
+use polder_node::EVENTS_KEPT_MAX;
 use polder_types::Timestamp;
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
-use tokio::sync::broadcast::error::RecvError;
 
 /// How long until the events of a region that broke off are asked for again.
 const PAUSE: Duration = Duration::from_secs(2);
@@ -32,18 +32,7 @@ impl FederationApi {
     }
 
     pub(super) fn event_stream(&self) -> Stream<EventView> {
-        let watch = self.federation.events.watch();
-        let before = stream::iter(self.federation.events.recent());
-        let after = stream::unfold(watch, |mut watch| async move {
-            loop {
-                match watch.recv().await {
-                    Ok(event) => return Some((event, watch)),
-                    Err(RecvError::Lagged(_)) => {}
-                    Err(RecvError::Closed) => return None,
-                }
-            }
-        });
-        let own = before.chain(after).boxed_local();
+        let own = self.federation.events.follow().boxed_local();
         let of_regions = self.federation.links.values().cloned().map(|link| follow(link).boxed_local());
         stream::select_all(std::iter::once(own).chain(of_regions)).boxed_local()
     }

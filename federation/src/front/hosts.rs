@@ -1,12 +1,13 @@
 //! Hosts of all regions, and which region a host is in.
 
-use super::{FederationApi, page};
+use super::FederationApi;
 use crate::link::RegionLink;
 use polder_api::{
     Code, Problem,
     client::Client,
     dto::{HostList, HostView, Page, PartAge},
 };
+use polder_node::page;
 use polder_types::{HostId, RegionId};
 use std::sync::Arc;
 
@@ -34,7 +35,6 @@ impl FederationApi {
             hosts.extend(link.known_hosts().hosts);
         }
         let key = |host: &HostView| format!("{}/{}", host.region, host.id);
-        hosts.sort_by_key(key);
         let (hosts, next) = page(hosts, wanted, key);
         HostList { hosts, parts, next }
     }

@@ -1,6 +1,6 @@
 //! Jobs: intents, with what regions say of their parts.
 
-use super::{FederationApi, not_ready, unanswered, unread};
+use super::{FederationApi, not_ready, unread};
 use polder_api::{
     Code, Problem,
     dto::{
@@ -13,6 +13,7 @@ use polder_core::{
     intent_router::{self as router, Answer, Event, IntentRecord, IntentView, RegionHealth, ShareView},
     message,
 };
+use polder_node::page;
 use polder_types::{Generation, JobId, JobSpec, RegionId, TaskId, Timestamp};
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -142,20 +143,11 @@ struct Found {
 }
 
 impl FederationApi {
-    pub(super) async fn job_list(&self, page: &Page) -> Result<JobList, Problem> {
+    pub(super) async fn job_list(&self, wanted: &Page) -> Result<JobList, Problem> {
         let actors = self.federation.actors().ok_or_else(not_ready)?;
-        let limit = usize::try_from(page.limit).unwrap_or(usize::MAX);
-        let after = page.after.clone();
-        let pick = move |router: &router::IntentRouter| {
-            let behind =
-                |view: &IntentView<'_>| after.as_ref().is_none_or(|after| view.record.spec.id.to_string() > *after);
-            let mut picked: Vec<JobSummary> = Vec::new();
-            let mut rest = router.intents().filter(behind);
-            picked.extend(rest.by_ref().take(limit).map(|view| summary(&view)));
-            (picked, rest.next().is_some())
-        };
-        let (jobs, more) = actors.router.query(pick).await.map_err(unread)?;
-        let next = jobs.last().filter(|_| more).map(|job| job.job.to_string());
+        let all = |router: &router::IntentRouter| router.intents().map(|view| summary(&view)).collect::<Vec<_>>();
+        let jobs = actors.router.query(all).await.map_err(unread)?;
+        let (jobs, next) = page(jobs, wanted, |job| job.job.to_string());
         Ok(JobList { jobs, next })
     }
 
@@ -215,7 +207,7 @@ impl FederationApi {
     pub(super) async fn apply_intent(&self, spec: JobSpec) -> Result<ApplyResponse, Problem> {
         self.federation.actors().ok_or_else(not_ready)?;
         let spec = Box::new(spec);
-        match self.federation.ask_router(|reply| Event::Apply { reply, spec }).await.map_err(unanswered)? {
+        match self.federation.ask_router(|reply| Event::Apply { reply, spec }).await? {
             Answer::Done { job, generation, changed } => Ok(ApplyResponse { job, generation, changed }),
             Answer::Refused(problem) => Err(refused(&problem)),
         }
@@ -223,7 +215,7 @@ impl FederationApi {
 
     pub(super) async fn stop_intent(&self, job: JobId) -> Result<StopResponse, Problem> {
         self.federation.actors().ok_or_else(not_ready)?;
-        match self.federation.ask_router(|reply| Event::Stop { reply, job }).await.map_err(unanswered)? {
+        match self.federation.ask_router(|reply| Event::Stop { reply, job }).await? {
             Answer::Done { job, changed, .. } => Ok(StopResponse { job, changed }),
             Answer::Refused(problem) => Err(refused(&problem)),
         }

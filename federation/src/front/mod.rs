@@ -7,7 +7,7 @@ mod quotas;
 mod regions;
 mod tasks;
 
-use crate::{federation::Federation, replies::NoAnswer};
+use crate::federation::Federation;
 use async_trait::async_trait;
 use bytes::Bytes;
 use polder_api::{
@@ -33,28 +33,8 @@ fn not_ready() -> Problem {
         .with_hint("try again in a moment, or ask another node of the federation")
 }
 
-fn unanswered(what: NoAnswer) -> Problem {
-    match what {
-        NoAnswer::Busy => Problem::new(Code::Overloaded, "too many requests wait, or the actor is starting"),
-        NoAnswer::Unknown => Problem::new(Code::Timeout, "no answer came in time, so whether it was done is not known")
-            .with_hint("look at the status before trying again; trying again does no harm"),
-    }
-}
-
 fn unread(error: QueryError) -> Problem {
-    match error {
-        QueryError::Closed => not_ready(),
-        QueryError::Panicked => Problem::new(Code::Internal, "reading the state failed; the node's log says where"),
-    }
-}
-
-/// One page of a sorted list.
-fn page<T>(items: Vec<T>, page: &Page, key: impl Fn(&T) -> String) -> (Vec<T>, Option<String>) {
-    let limit = usize::try_from(page.limit).unwrap_or(usize::MAX);
-    let mut rest = items.into_iter().filter(|item| page.after.as_ref().is_none_or(|after| key(item) > *after));
-    let taken: Vec<T> = rest.by_ref().take(limit).collect();
-    let next = if rest.next().is_some() { taken.last().map(key) } else { None };
-    (taken, next)
+    polder_node::unread(error, not_ready)
 }
 
 #[async_trait(?Send)]

@@ -1,6 +1,6 @@
 //! Quotas: what was set, what each region has agreed to, and what is used.
 
-use super::{FederationApi, not_ready, unanswered, unread};
+use super::{FederationApi, not_ready, unread};
 use polder_api::{
     Code, Problem,
     dto::{QuotaList, QuotaPart, QuotaRequest, QuotaView},
@@ -59,7 +59,7 @@ impl FederationApi {
         let regions = if regions.is_empty() { None } else { Some(regions) };
         let ordered = account.clone();
         let set = |reply| Event::Set { reply, account: ordered, limit, regions };
-        match self.federation.ask_ledger(set).await.map_err(unanswered)? {
+        match self.federation.ask_ledger(set).await? {
             Answer::Done { .. } => self.quota_view(account).await,
             Answer::Refused(problem) => Err(refused(&problem)),
         }

@@ -1,20 +1,14 @@
 //! The surroundings of the quota ledger.
 
-use super::read_all;
-use crate::{
-    federation::Federation,
-    journal::{OwnerJournal, Write},
-    keys,
-    seat::Seat,
-};
+use crate::{federation::Federation, keys};
 use polder_core::{
     message::Notice,
     quota_ledger::{Delta, Effect, Event, QuotaLedger, QuotaRecord},
 };
+use polder_node::{OwnerJournal, Seat, Write, read_all, value};
 use polder_shell::{Handle, Journal, Panic, RestoreError, Restored, Restoring, Role};
 use polder_store::owner::OwnerKey;
 use polder_types::{AccountId, Timestamp};
-use polder_wire::Stored as _;
 use std::sync::Arc;
 
 /// The quota ledger's surroundings.
@@ -34,8 +28,7 @@ impl LedgerRole {
 
 fn encode(delta: Delta) -> Result<Write, String> {
     let Delta::Put(record) = delta;
-    let value = record.to_value().map_err(|error| error.to_string())?;
-    Ok(Write::Put { key: keys::quota(&record.quota.account), value })
+    Ok(Write::Put { key: keys::quota(&record.quota.account), value: value(&*record)? })
 }
 
 impl Role for LedgerRole {

@@ -1,20 +1,14 @@
 //! The surroundings of the intent router.
 
-use super::read_all;
-use crate::{
-    federation::Federation,
-    journal::{OwnerJournal, Write},
-    keys,
-    seat::Seat,
-};
+use crate::{federation::Federation, keys};
 use polder_core::{
     intent_router::{Answer, Delta, Effect, Event, IntentRecord, IntentRouter, Problem},
     message::Notice,
 };
+use polder_node::{OwnerJournal, Seat, Write, read_all, value};
 use polder_shell::{Handle, Journal, Panic, RestoreError, Restored, Restoring, Role};
 use polder_store::owner::OwnerKey;
 use polder_types::{JobId, Timestamp};
-use polder_wire::Stored as _;
 use std::sync::Arc;
 
 /// The intent router's surroundings.
@@ -39,10 +33,7 @@ impl RouterRole {
 
 fn encode(delta: Delta) -> Result<Write, String> {
     Ok(match delta {
-        Delta::Put(record) => {
-            let value = record.to_value().map_err(|error| error.to_string())?;
-            Write::Put { key: keys::intent(&record.spec.id), value }
-        }
+        Delta::Put(record) => Write::Put { key: keys::intent(&record.spec.id), value: value(&*record)? },
         Delta::Delete(job) => Write::Delete { key: keys::intent(&job) },
     })
 }
