@@ -1,0 +1,158 @@
+//! The host machine's durable state, in the host's own embedded store.
+//!
+//! ```text
+//! container/<id>   owner/<shard>   floor/<task>   drain        what the machine holds
+//! session   incarnation                                        what the link holds
+//! ```
+
+use std::{path::Path, sync::Arc};
+
+use bytes::Bytes;
+use futures::future::{BoxFuture, FutureExt as _};
+use polder_core::host::{ContainerRecord, Delta, DrainRecord, OwnerRecord, Records, TaskFloor};
+use polder_shell::{Commit, Journal};
+use polder_store::{EmbeddedStore, Op, Store, Txn, commit_all};
+use polder_types::{Incarnation, Timestamp};
+use polder_wire::{Stored, WireError};
+
+use super::AgentError;
+
+const CONTAINERS: &str = "container/";
+const OWNERS: &str = "owner/";
+const FLOORS: &str = "floor/";
+const DRAIN: &str = "drain";
+const SESSION: &str = "session";
+const INCARNATION: &str = "incarnation";
+
+/// The host's own store.
+#[derive(Clone, Debug)]
+pub(super) struct Disk {
+    store: Arc<EmbeddedStore>,
+}
+
+impl Disk {
+    /// Opens the store.
+    pub(super) async fn open(dir: &Path) -> Result<Self, AgentError> {
+        let dir = dir.to_owned();
+        let opened = tokio::task::spawn_blocking(move || EmbeddedStore::open(dir)).await;
+        let opened =
+            opened.map_err(|error| AgentError::Io { what: "open the store".to_owned(), source: error.into() })?;
+        Ok(Self { store: Arc::new(opened?) })
+    }
+
+    /// Everything that the machine holds.
+    pub(super) async fn load(&self) -> Result<Records, AgentError> {
+        let drain = match self.store.get(DRAIN).await? {
+            Some(entry) => Some(DrainRecord::from_value(&entry.value).map_err(|error| damaged(&entry.key, &error))?),
+            None => None,
+        };
+        Ok(Records {
+            containers: self.load_all::<ContainerRecord>(CONTAINERS).await?,
+            owners: self.load_all::<OwnerRecord>(OWNERS).await?,
+            floors: self.load_all::<TaskFloor>(FLOORS).await?,
+            drain,
+        })
+    }
+
+    async fn load_all<T: Stored>(&self, prefix: &str) -> Result<Vec<T>, AgentError> {
+        let listing = self.store.list(prefix).await?;
+        let records = listing
+            .entries
+            .iter()
+            .map(|entry| T::from_value(&entry.value).map_err(|error| damaged(&entry.key, &error)));
+        records.collect()
+    }
+
+    /// Writes changes outside of the machine: while it does not run.
+    pub(super) async fn write(&self, deltas: Vec<Delta>) -> Result<(), AgentError> {
+        match commit(&*self.store, vec![deltas]).await {
+            Commit::Committed => Ok(()),
+            Commit::Conflict { what } | Commit::Unknown { what } => {
+                Err(AgentError::Stored { key: "the host's records".to_owned(), why: what })
+            }
+        }
+    }
+
+    /// A number for a new link: higher than any before, also when the clock was set back.
+    pub(super) async fn next_session(&self, now: Timestamp) -> Result<u64, AgentError> {
+        let last = self.number(SESSION).await?;
+        let next = now.0.max(last.saturating_add(1));
+        self.put_number(SESSION, next).await?;
+        Ok(next)
+    }
+
+    /// The highest incarnation of the region that this host has seen.
+    pub(super) async fn incarnation(&self) -> Result<Incarnation, AgentError> {
+        self.number(INCARNATION).await.map(Incarnation)
+    }
+
+    /// Remembers it.
+    pub(super) async fn put_incarnation(&self, incarnation: Incarnation) -> Result<(), AgentError> {
+        self.put_number(INCARNATION, incarnation.0).await
+    }
+
+    async fn number(&self, key: &str) -> Result<u64, AgentError> {
+        let Some(entry) = self.store.get(key).await? else { return Ok(0) };
+        let number = std::str::from_utf8(&entry.value).ok().and_then(|text| text.parse().ok());
+        number.ok_or_else(|| AgentError::Stored { key: key.to_owned(), why: "it should be a number".to_owned() })
+    }
+
+    async fn put_number(&self, key: &str, number: u64) -> Result<(), AgentError> {
+        let failed = |why: String| AgentError::Stored { key: key.to_owned(), why };
+        let txn =
+            Txn::new(vec![], vec![Op::put(key, number.to_string())]).map_err(|error| failed(error.to_string()))?;
+        match self.store.commit(txn).await {
+            polder_store::Commit::Committed { .. } => Ok(()),
+            other => Err(failed(other.to_string())),
+        }
+    }
+}
+
+fn damaged(key: &str, error: &WireError) -> AgentError {
+    AgentError::Stored { key: key.to_owned(), why: super::error::chain(error) }
+}
+
+impl Journal<Delta> for Disk {
+    fn commit(&self, steps: Vec<Vec<Delta>>) -> BoxFuture<'static, Commit> {
+        let store = Arc::clone(&self.store);
+        async move { commit(&*store, steps).await }.boxed()
+    }
+}
+
+async fn commit(store: &dyn Store, steps: Vec<Vec<Delta>>) -> Commit {
+    let ops = match operations(steps) {
+        Ok(ops) => ops,
+        // Nothing was written. The machine is restored without what could not be stored.
+        Err(error) => return Commit::Conflict { what: super::error::chain(&error) },
+    };
+    match commit_all(store, ops, &[]).await {
+        Ok(polder_store::Commit::Committed { .. }) => Commit::Committed,
+        Ok(polder_store::Commit::Conflict(conflict)) => Commit::Conflict { what: conflict.to_string() },
+        Ok(polder_store::Commit::Unknown { why }) => Commit::Unknown { what: why },
+        Err(refused) => Commit::Conflict { what: refused.to_string() },
+    }
+}
+
+/// The operations of some steps, in order. Of several changes of one key the last counts, in its place: a transaction
+/// changes a key once.
+fn operations(steps: Vec<Vec<Delta>>) -> Result<Vec<Op>, WireError> {
+    let mut ops: Vec<Op> = Vec::new();
+    for delta in steps.into_iter().flatten() {
+        let op = operation(delta)?;
+        ops.retain(|earlier| earlier.key() != op.key());
+        ops.push(op);
+    }
+    Ok(ops)
+}
+
+fn operation(delta: Delta) -> Result<Op, WireError> {
+    let put = |key: String, value: Vec<u8>| Op::put(key, Bytes::from(value));
+    Ok(match delta {
+        Delta::PutContainer(record) => put(format!("{CONTAINERS}{}", record.id), record.to_value()?),
+        Delta::RemoveContainer(id) => Op::delete(format!("{CONTAINERS}{id}")),
+        Delta::PutOwner(owner) => put(format!("{OWNERS}{:05}", owner.shard), owner.to_value()?),
+        Delta::PutFloor(floor) => put(format!("{FLOORS}{}", floor.task), floor.to_value()?),
+        Delta::RemoveFloor(task) => Op::delete(format!("{FLOORS}{task}")),
+        Delta::PutDrain(drain) => put(DRAIN.to_owned(), drain.to_value()?),
+    })
+}
