@@ -160,7 +160,7 @@ impl JobShard {
     }
 
     pub(super) fn quarantine(&mut self, turn: &mut Turn, id: &JobId, mut reason: String) {
-        let Some(job) = self.jobs.get_mut(id) else { return };
+        let Some(job) = self.jobs.get_mut(id).filter(|job| job.record.quarantine.is_none()) else { return };
         let mut end = TEXT_BYTES_MAX.min(reason.len());
         while !reason.is_char_boundary(end) {
             end -= 1;

@@ -109,7 +109,6 @@ struct Script {
     shard: JobShard,
     stored: Stored,
     replies: u64,
-    versions: u64,
     asks: BTreeMap<RequestId, PlacementRequest>,
     conditions: BTreeMap<HostId, HostCondition>,
 }
@@ -124,7 +123,6 @@ impl Script {
             shard,
             stored: Stored::default(),
             replies: 0,
-            versions: 0,
             asks: BTreeMap::new(),
             conditions: BTreeMap::new(),
         }
@@ -254,7 +252,7 @@ impl Script {
                 .tasks
                 .iter()
                 .filter_map(|task| {
-                    let host = words.get(&task.index.to_string()).or(words.pairs.is_empty().then_some("h1"))?;
+                    let host = words.get(&task.index.to_string()).or_else(|| words.pairs.is_empty().then_some("h1"))?;
                     Some((task.index, host.parse().unwrap()))
                 })
                 .collect();
