@@ -117,8 +117,7 @@ impl LeaseBackend for Backend {
     }
 
     async fn revoke(&self, id: LeaseId) -> Result<(), StoreError> {
-        self
-            .endpoints
+        self.endpoints
             .read(ETCD_ATTEMPT_TIMEOUT, |client| async move {
                 match client.lease_client().revoke(id.0).await {
                     // It has ended already, perhaps by an attempt before this.
