@@ -87,23 +87,14 @@ pub(super) struct Search<'a> {
     racks: Vec<Rack>,
     /// Tasks of the job in each datacenter.
     datacenters: Vec<u32>,
-    by_host: BTreeMap<&'a HostId, usize>,
     /// Looks taken at hosts so far.
     pub(super) looks: usize,
 }
 
 impl<'a> Search<'a> {
     pub(super) fn new(books: &'a Books, job: &'a JobId, shape: &'a TaskShape) -> Self {
-        let mut search = Self {
-            books,
-            job,
-            shape,
-            candidates: Vec::new(),
-            racks: Vec::new(),
-            datacenters: Vec::new(),
-            by_host: BTreeMap::new(),
-            looks: 0,
-        };
+        let mut search =
+            Self { books, job, shape, candidates: Vec::new(), racks: Vec::new(), datacenters: Vec::new(), looks: 0 };
         search.gather();
         search.count_tasks();
         for at in 0..search.candidates.len() {
@@ -116,18 +107,25 @@ impl<'a> Search<'a> {
     fn gather(&mut self) {
         let mut racks: BTreeMap<(&DatacenterId, &RackId), usize> = BTreeMap::new();
         let mut datacenters: BTreeMap<&DatacenterId, usize> = BTreeMap::new();
-        for (id, host) in &self.books.hosts {
+        // Hosts of a rack mostly have names that follow each other.
+        let mut last: Option<(&HostInfo, usize)> = None;
+        self.candidates.reserve(self.books.hosts.len());
+        for host in self.books.hosts.values() {
             let Some(known) = &host.known else { continue };
             let info = &*known.info;
-            let datacenter = *datacenters.entry(&info.datacenter).or_insert(self.datacenters.len());
-            if datacenter == self.datacenters.len() {
-                self.datacenters.push(0);
-            }
-            let rack = *racks.entry((&info.datacenter, &info.rack)).or_insert(self.racks.len());
-            if rack == self.racks.len() {
-                self.racks.push(Rack { datacenter, tasks: 0, heap: BinaryHeap::new() });
-            }
-            self.by_host.insert(id, self.candidates.len());
+            let same = last.filter(|(last, _)| last.rack == info.rack && last.datacenter == info.datacenter);
+            let rack = match same {
+                Some((_, rack)) => rack,
+                None => *racks.entry((&info.datacenter, &info.rack)).or_insert_with(|| {
+                    let datacenter = *datacenters.entry(&info.datacenter).or_insert(self.datacenters.len());
+                    if datacenter == self.datacenters.len() {
+                        self.datacenters.push(0);
+                    }
+                    self.racks.push(Rack { datacenter, tasks: 0, heap: BinaryHeap::new() });
+                    self.racks.len() - 1
+                }),
+            };
+            last = Some((info, rack));
             self.candidates.push(Candidate {
                 info,
                 host,
@@ -156,11 +154,16 @@ impl<'a> Search<'a> {
         }
     }
 
+    fn candidate_of(&self, host: &HostId) -> Option<usize> {
+        // They are in the order of their names.
+        self.candidates.binary_search_by(|candidate| candidate.info.id.cmp(host)).ok()
+    }
+
     fn places<'h>(&self, hosts: impl Iterator<Item = &'h HostId>) -> Own {
         let mut own = Own::default();
         for host in hosts {
             own.hosts.insert(host.clone());
-            if let Some(&at) = self.by_host.get(host) {
+            if let Some(at) = self.candidate_of(host) {
                 let rack = self.candidates[at].rack;
                 own.racks.insert(rack);
                 own.datacenters.insert(self.racks[rack].datacenter);
@@ -171,7 +174,7 @@ impl<'a> Search<'a> {
 
     fn count(&mut self, own: &Own) {
         for host in &own.hosts {
-            if let Some(&at) = self.by_host.get(host) {
+            if let Some(at) = self.candidate_of(host) {
                 self.candidates[at].tasks += 1;
             }
         }
