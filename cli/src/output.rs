@@ -58,7 +58,7 @@ pub(crate) fn table(headings: &[&str], rows: impl IntoIterator<Item = Vec<String
     }
     // No blank before the first column, two between columns.
     for column in table.column_iter_mut() {
-        column.set_padding((0, 1));
+        column.set_padding((0, 2));
     }
     line(&table.trim_fmt())
 }
@@ -69,10 +69,18 @@ pub(crate) fn now() -> Timestamp {
     Timestamp(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
-/// How long ago that was.
+/// How long ago that was; a dash for what has never been.
 pub(crate) fn age(at: Timestamp) -> String {
+    if at == Timestamp::default() {
+        return "-".to_owned();
+    }
     let age = now().since(at);
     Millis(age.0 / 1000 * 1000).to_string()
+}
+
+/// `5s ago`, or `never`.
+pub(crate) fn ago(at: Timestamp) -> String {
+    if at == Timestamp::default() { "never".to_owned() } else { format!("{} ago", age(at)) }
 }
 
 /// A moment in UTC, to the second.

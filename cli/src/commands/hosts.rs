@@ -1,6 +1,6 @@
 use crate::{
     failure::Failure,
-    output::{self, Format, age},
+    output::{self, Format, ago},
 };
 use polder_api::{
     client::Client,
@@ -24,11 +24,7 @@ impl Hosts {
             return output::json(&list);
         }
         for part in list.parts.iter().filter(|part| !part.reached) {
-            output::note(&format!(
-                "the region {} is not heard: its hosts are as of {} ago",
-                part.region,
-                age(part.as_of)
-            ));
+            output::note(&format!("the region {} is not heard: its hosts are as of {}", part.region, ago(part.as_of)));
         }
         table(&list.hosts, self.output)
     }
@@ -55,7 +51,7 @@ fn table(hosts: &[HostView], format: Format) -> Result<(), Failure> {
             let labels: Vec<String> = host.labels.iter().map(|(label, value)| format!("{label}={value}")).collect();
             row.push(host.power_domain.to_string());
             row.push(host.address.clone());
-            row.push(format!("{} ago", age(host.last_heard)));
+            row.push(ago(host.last_heard));
             row.push(host.agent.clone());
             row.push(labels.join(" "));
         }

@@ -1,6 +1,6 @@
 use crate::{
     failure::Failure,
-    output::{self, Format, age},
+    output::{self, Format, ago},
 };
 use core::str::FromStr;
 use polder_api::{
@@ -111,7 +111,7 @@ fn table(quotas: &[QuotaView]) -> Result<(), Failure> {
     let rows = quotas.iter().flat_map(|quota| {
         let whole = row(quota.account.to_string(), "all".to_owned(), quota.used, quota.limit, "-".to_owned());
         let part = |part: &polder_api::dto::QuotaPart| {
-            let as_of = format!("{} ago", age(part.as_of));
+            let as_of = ago(part.as_of);
             row(quota.account.to_string(), part.region.to_string(), part.used, part.allotment, as_of)
         };
         std::iter::once(whole).chain(quota.regions.iter().map(part).collect::<Vec<_>>())

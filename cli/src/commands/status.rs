@@ -1,6 +1,6 @@
 use crate::{
     failure::Failure,
-    output::{self, Format, age, or_dash},
+    output::{self, Format, age, ago, or_dash},
 };
 use polder_api::{
     client::Client,
@@ -78,7 +78,7 @@ fn one(status: &JobStatus, format: Format) -> Result<(), Failure> {
             format!("{}/{}", part.ready, part.wanted),
             part.running.to_string(),
             part.generation.to_string(),
-            format!("{} ago", age(part.as_of)),
+            ago(part.as_of),
             or_dash(part.detail.as_ref()),
         ]
     };

@@ -32,7 +32,7 @@ impl Why {
         output::line(&why.summary)?;
         if let Some(wait) = &why.waiting {
             let until = wait.until.map_or_else(String::new, |until| format!(", until {} at the latest", moment(until)));
-            output::line(&format!("waits for {}: {}{until}", wait.reason, wait.message))?;
+            output::line(&format!("waits ({}): {}{until}", wait.reason, wait.message))?;
         }
         if why.considered > 0 {
             output::line(&format!("\nlooked at {}", output::count(why.considered, "host")))?;
