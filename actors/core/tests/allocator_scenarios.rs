@@ -207,8 +207,7 @@ fn the_higher_priority_goes_first_then_the_older() {
             ["shop/high", "shop/old", "shop/new"]
                 .into_iter()
                 .map(id::<JobId>)
-                .filter(|job| !still.contains(job))
-                .next_back()
+                .rfind(|job| !still.contains(job))
                 .unwrap()
         })
         .collect();

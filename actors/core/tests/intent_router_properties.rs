@@ -315,7 +315,8 @@ impl World {
             Op::Delete { job: number } => {
                 let answer = self.ask(|reply| Event::Delete { reply, job: id(job(number)) });
                 if matches!(answer, Answer::Done { .. }) {
-                    let left = self.regions.values().flat_map(|fake| &fake.running).find(|(of, _)| *of == id(job(number)));
+                    let left =
+                        self.regions.values().flat_map(|fake| &fake.running).find(|(of, _)| *of == id(job(number)));
                     assert_eq!(left, None, "deleted while it runs");
                 }
             }
