@@ -74,6 +74,13 @@ impl DevArgs {
         let stop = children.watch(&layout).await;
         eprintln!("stopping: {}", if self.keep { "containers go on running" } else { "containers are stopped too" });
         children.stop().await;
+        if !self.keep {
+            for host in &layout.hosts {
+                if let Err(error) = polder_runtime::agent::purge(&host.data).await {
+                    eprintln!("warning: host {} left something behind: {}", host.id, super::chain(&error));
+                }
+            }
+        }
         layout.forget();
         match stop {
             Stop::Asked => Ok(()),

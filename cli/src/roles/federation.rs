@@ -66,8 +66,8 @@ impl FederationArgs {
             silent_after: self.silent_after,
         };
         super::in_actix(async move {
-            let store = polder_region::open_store(&store).await.map_err(|error| error.to_string())?;
-            polder_federation::run(config, store, shutdown()).await.map_err(|error| error.to_string())
+            let store = polder_region::open_store(&store).await.map_err(|error| super::chain(&error))?;
+            polder_federation::run(config, store, shutdown()).await.map_err(|error| super::chain(&error))
         })
     }
 }

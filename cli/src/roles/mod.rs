@@ -55,6 +55,21 @@ async fn shutdown() {
     }
 }
 
+/// An error with all that caused it.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        // Some errors say their cause themselves.
+        if !text.ends_with(&cause_text) {
+            text.push_str(&format!(": {cause_text}"));
+        }
+        source = cause.source();
+    }
+    text
+}
+
 /// Runs a role on actix's runtime, with its log on stderr.
 fn in_actix(role: impl Future<Output = Result<(), String>>) -> Result<(), Failure> {
     let filter = tracing_subscriber::EnvFilter::try_from_env("POLDER_LOG")

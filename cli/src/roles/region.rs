@@ -53,6 +53,8 @@ impl RegionArgs {
             lease_ttl: self.lease.to_duration(),
             federation: self.federation,
         };
-        super::in_actix(async move { polder_region::run(config, shutdown()).await.map_err(|error| error.to_string()) })
+        super::in_actix(
+            async move { polder_region::run(config, shutdown()).await.map_err(|error| super::chain(&error)) },
+        )
     }
 }
