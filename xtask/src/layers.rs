@@ -47,6 +47,7 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
             "polder-runtime",
         ],
     ),
+    ("polder-e2e", &["polder-types", "polder-api", "polder-store"]),
     ("xtask", &[]),
 ];
 

@@ -40,7 +40,7 @@ impl OwnerKey {
     /// A shard of the region's jobs.
     #[must_use]
     pub fn shard(shard: ShardId) -> Self {
-        Self(format!("shard/{:03}", shard.0))
+        Self(format!("shard/{:03x}", shard.0))
     }
 
     /// The region's allocator.

@@ -1,0 +1,52 @@
+//! What the kernel says of a task's process.
+
+use polder_api::dto::{JobStatus, TaskPhase};
+use std::fs;
+
+/// A running task, by facts that change when it is started again.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Task {
+    /// Its id.
+    pub id: String,
+    /// Where.
+    pub host: String,
+    /// Which start.
+    pub epoch: u64,
+    /// Its process.
+    pub pid: u32,
+    /// When the kernel says it started, in clock ticks since boot; none if there is no such process.
+    pub started: Option<u64>,
+    /// Where its first port is reached.
+    pub address: String,
+}
+
+/// The running tasks of a job, by id.
+#[must_use]
+pub fn tasks_of(status: &JobStatus) -> Vec<Task> {
+    let mut tasks: Vec<Task> = status
+        .tasks
+        .iter()
+        .filter(|task| task.phase == TaskPhase::Running)
+        .filter_map(|task| {
+            let pid = task.pid?;
+            Some(Task {
+                id: task.task.to_string(),
+                host: task.host.as_ref()?.to_string(),
+                epoch: task.epoch.0,
+                pid,
+                started: started(pid),
+                address: task.ports.first().map(|port| port.address.clone()).unwrap_or_default(),
+            })
+        })
+        .collect();
+    tasks.sort();
+    tasks
+}
+
+/// Field 22 of `/proc/PID/stat`.
+fn started(pid: u32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name in parentheses may hold anything, so count from behind it.
+    let rest = stat.rsplit_once(')')?.1;
+    rest.split_whitespace().nth(19)?.parse().ok()
+}

@@ -1,0 +1,65 @@
+//! Whole Polder, as its users have it: real processes, real containers, the real command line.
+//!
+//! A [`Cluster`] is a federation, its regions and their hosts on this machine, each a process of its own that a test can
+//! kill, pause and start again. What it leaves behind when it is dropped is a failure.
+//!
+//! Tests need root. Without it they print a line that begins with `SKIP`.
+
+mod cluster;
+mod facts;
+mod leftovers;
+mod process;
+
+pub use cluster::{Cluster, Options, StoreKind};
+pub use facts::{Task, tasks_of};
+pub use process::Answer;
+
+use std::{
+    path::PathBuf,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+/// Two clusters at a time would only slow each other down on a small machine.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
+/// A test's turn; none (and a line that says so) where it can't run.
+#[expect(clippy::print_stdout, reason = "test runners gather skipped tests from stdout")]
+pub fn turn(test: &str) -> Option<MutexGuard<'static, ()>> {
+    if !rustix::process::geteuid().is_root() {
+        println!("SKIP {test}: real containers need root");
+        return None;
+    }
+    for program in ["polder", "polder-shim", "polder-demo"] {
+        if !program_path(program).exists() {
+            println!("SKIP {test}: {} is not built; `make test` builds it", program_path(program).display());
+            return None;
+        }
+    }
+    Some(ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+/// A program of this build: beside the folder that this test runs from, or in the release folder next to it.
+#[must_use]
+pub fn program_path(name: &str) -> PathBuf {
+    let test = std::env::current_exe().unwrap_or_default();
+    let profile = test.parent().and_then(|deps| deps.parent()).map(PathBuf::from).unwrap_or_default();
+    let own = profile.join(name);
+    if own.exists() { own } else { profile.with_file_name("release").join(name) }
+}
+
+/// Waits until `done` gives something; gives up after a time that is generous for a busy machine.
+///
+/// # Panics
+/// When it never does, with what was waited for.
+pub fn eventually<T>(what: &str, mut done: impl FnMut() -> Option<T>) -> T {
+    const PATIENCE: Duration = Duration::from_secs(120);
+    let begun = Instant::now();
+    loop {
+        if let Some(found) = done() {
+            return found;
+        }
+        assert!(begun.elapsed() < PATIENCE, "never happened: {what}");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
