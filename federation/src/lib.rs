@@ -25,5 +25,5 @@ mod roles;
 mod run;
 
 pub use config::{FederationConfig, RegionAddress, SILENT_AFTER_DEFAULT};
-pub use polder_node::LEASE_TTL_DEFAULT;
+pub use polder_node::{LEASE_TTL_DEFAULT, StoreConfig, open_store};
 pub use run::{RunError, run};

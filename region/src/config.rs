@@ -1,30 +1,11 @@
 //! How a region node is set up.
 
+use polder_node::StoreConfig;
 use polder_types::{Millis, Name, RegionId};
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{net::SocketAddr, time::Duration};
 
 /// Shards of a region that is created now. Fixed for the life of the region: jobs hash to them.
 pub const SHARDS_DEFAULT: u16 = 8;
-
-/// How long a node may be unable to reach its store before others may take over.
-pub const LEASE_TTL_DEFAULT: Duration = Duration::from_secs(10);
-
-/// Where a node keeps its state.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum StoreConfig {
-    /// In a folder, for one node.
-    Embedded {
-        /// The folder.
-        dir: PathBuf,
-    },
-    /// In an etcd, for any number of nodes.
-    Etcd {
-        /// Its members' addresses.
-        endpoints: Vec<String>,
-        /// What every key begins with, so that several regions can share an etcd.
-        prefix: String,
-    },
-}
 
 /// A region node.
 #[derive(Clone, Debug)]

@@ -3,7 +3,7 @@
 mod hosts;
 mod jobs;
 
-use crate::{codec, keys, region::Region, replies::NoAnswer, views};
+use crate::{keys, region::Region, views};
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::{StreamExt as _, stream};
@@ -17,6 +17,7 @@ use polder_api::{
     server::{Front, RegionFront, Stream},
 };
 use polder_core::{allocator, allocator::AccountView, message::Notice};
+use polder_node::page;
 use polder_shell::QueryError;
 use polder_store::{Commit, Compare, Op, Txn};
 use polder_types::{AccountId, Allotment, Amounts, HostId, JobId, JobSpec, Slice, TaskId};
@@ -33,28 +34,8 @@ fn not_ready() -> Problem {
     Problem::new(Code::NotReady, "this node does not own the region yet").with_hint("try again in a moment")
 }
 
-fn unanswered(what: NoAnswer) -> Problem {
-    match what {
-        NoAnswer::Busy => Problem::new(Code::Overloaded, "too many requests wait, or the actor is starting"),
-        NoAnswer::Unknown => Problem::new(Code::Timeout, "no answer came in time, so whether it was done is not known")
-            .with_hint("look at the status before trying again; trying again does no harm"),
-    }
-}
-
 fn unread(error: QueryError) -> Problem {
-    match error {
-        QueryError::Closed => not_ready(),
-        QueryError::Panicked => Problem::new(Code::Internal, "reading the state failed; the node's log says where"),
-    }
-}
-
-/// One page of a sorted list.
-fn page<T>(items: Vec<T>, page: &Page, key: impl Fn(&T) -> String) -> (Vec<T>, Option<String>) {
-    let limit = usize::try_from(page.limit).unwrap_or(usize::MAX);
-    let mut rest = items.into_iter().filter(|item| page.after.as_ref().is_none_or(|after| key(item) > *after));
-    let taken: Vec<T> = rest.by_ref().take(limit).collect();
-    let next = if rest.next().is_some() { taken.last().map(key) } else { None };
-    (taken, next)
+    polder_node::unread(error, not_ready)
 }
 
 impl RegionApi {
@@ -82,7 +63,7 @@ impl RegionApi {
         let before = store.get(&key).await.map_err(|error| unavailable(&error))?;
         let unchanged = match &before {
             Some(entry) => {
-                let held: Allotment = codec::read(entry).map_err(|error| unavailable(&error))?;
+                let held: Allotment = polder_node::read(entry).map_err(|error| unavailable(&error))?;
                 if held.version >= allotment.version {
                     return Ok(held);
                 }
@@ -90,7 +71,7 @@ impl RegionApi {
             }
             None => Compare::absent(&key),
         };
-        let value = codec::value(&allotment).map_err(|error| Problem::new(Code::Internal, error))?;
+        let value = polder_node::value(&allotment).map_err(|error| Problem::new(Code::Internal, error))?;
         let txn = Txn::new(vec![unchanged], vec![Op::put(key, value)]).map_err(|error| unavailable(&error))?;
         match store.commit(txn).await {
             Commit::Committed { .. } => {}
@@ -210,7 +191,7 @@ impl Front for RegionApi {
         let held = self.region.store.get(&keys::allotment(&account)).await;
         let held = held.map_err(|error| Problem::new(Code::StoreUnavailable, error.to_string()))?;
         let version = match &held {
-            Some(entry) => codec::read::<Allotment>(entry).map_or(0, |allotment| allotment.version),
+            Some(entry) => polder_node::read::<Allotment>(entry).map_or(0, |allotment| allotment.version),
             None => 0,
         };
         self.take_allotment(Allotment { account: account.clone(), version: version + 1, limit }).await?;
@@ -222,18 +203,7 @@ impl Front for RegionApi {
     }
 
     async fn follow_events(&self) -> Result<Stream<EventView>, Problem> {
-        let watch = self.region.events.watch();
-        let before = stream::iter(self.region.events.recent());
-        let after = stream::unfold(watch, |mut watch| async move {
-            loop {
-                match watch.recv().await {
-                    Ok(event) => return Some((event, watch)),
-                    Err(RecvError::Lagged(_)) => {}
-                    Err(RecvError::Closed) => return None,
-                }
-            }
-        });
-        Ok(before.chain(after).boxed_local())
+        Ok(self.region.events.follow().boxed_local())
     }
 
     async fn ready(&self) -> Ready {

@@ -16,22 +16,18 @@
 #![deny(missing_docs)]
 
 mod brokers;
-mod codec;
 mod config;
-mod events;
 mod front;
-mod journal;
 pub mod keys;
 mod links;
 mod outbox;
 mod region;
-mod replies;
 mod roles;
 mod run;
-mod seat;
 mod views;
 
 pub use brokers::DATACENTERS_MAX;
-pub use config::{LEASE_TTL_DEFAULT, RegionConfig, SHARDS_DEFAULT, StoreConfig};
+pub use config::{RegionConfig, SHARDS_DEFAULT};
 pub use outbox::OUTBOX_MAX;
-pub use run::{RunError, SHARDS_MAX, open_store, run};
+pub use polder_node::{LEASE_TTL_DEFAULT, StoreConfig, open_store};
+pub use run::{RunError, SHARDS_MAX, run};

@@ -1,20 +1,14 @@
 //! What every part of a region node can reach: its actors, its links, and what waits for answers.
 
-use crate::{
-    brokers::Brokers,
-    config::RegionConfig,
-    events::EventLog,
-    links::Links,
-    replies::{NoAnswer, Replies},
-    views::Addresses,
-};
+use crate::{brokers::Brokers, config::RegionConfig, links::Links, views::Addresses};
 use polder_core::{
     allocator::{self, Allocator},
     broker,
     job_shard::{self, JobShard},
     message::{DrainAttestation, HostNotice, HostOrder, Notice, ReplyId},
 };
-use polder_shell::{Clock, Handle, Tree};
+use polder_node::{EventLog, NoAnswer, Replies};
+use polder_shell::{Clock, Handle};
 use polder_store::{
     Store,
     registry::{self, HostRecord},
@@ -59,7 +53,6 @@ pub(crate) struct Region {
     /// The boot of each host that is in the registry.
     boots: Mutex<BTreeMap<HostId, BootId>>,
     actors: OnceLock<Actors>,
-    tree: Mutex<Option<Tree>>,
 }
 
 impl Region {
@@ -70,7 +63,7 @@ impl Region {
         clock: Arc<dyn Clock>,
     ) -> Self {
         Self {
-            events: EventLog::new(config.region.clone()),
+            events: EventLog::new(Some(config.region.clone())),
             config,
             incarnation,
             store,
@@ -84,7 +77,6 @@ impl Region {
             drained: Mutex::default(),
             boots: Mutex::default(),
             actors: OnceLock::new(),
-            tree: Mutex::default(),
         }
     }
 
@@ -97,15 +89,6 @@ impl Region {
     /// The actors; none until this node owns the region.
     pub(crate) fn actors(&self) -> Option<&Actors> {
         self.actors.get()
-    }
-
-    /// Keeps the tree of actors, to stop it in order.
-    pub(crate) fn set_tree(&self, tree: Tree) {
-        *self.tree.lock().unwrap_or_else(PoisonError::into_inner) = Some(tree);
-    }
-
-    pub(crate) fn take_tree(&self) -> Option<Tree> {
-        self.tree.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     pub(crate) fn now(&self) -> Timestamp {

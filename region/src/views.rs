@@ -27,6 +27,7 @@ pub(crate) fn slice(status: message::SliceStatus, as_of: Timestamp) -> dto::Slic
         completed: status.completed,
         failed: status.failed,
         leaving: status.leaving,
+        stuck: status.stuck,
         waiting: status.waiting.into_iter().map(|(reason, tasks)| WaitCount { reason, tasks }).collect(),
     }
 }

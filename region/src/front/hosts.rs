@@ -1,6 +1,6 @@
 //! Hosts: what they are, and what is asked of them.
 
-use super::{RegionApi, not_ready, unanswered, unread};
+use super::{RegionApi, not_ready, unread};
 use crate::views;
 use polder_api::{
     Code, Problem,
@@ -82,7 +82,7 @@ impl RegionApi {
         event: impl FnOnce(polder_core::message::ReplyId) -> Event,
     ) -> Result<Done, Problem> {
         let answer = self.region.ask_broker(host, event).await.ok_or_else(|| no_such_host(host))?;
-        answer.map_err(unanswered)?.map_err(|why| refused(host, &why))
+        answer?.map_err(|why| refused(host, &why))
     }
 
     pub(super) async fn cordon_host(&self, host: HostId, cordoned: bool) -> Result<HostView, Problem> {

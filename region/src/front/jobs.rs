@@ -1,6 +1,6 @@
 //! Jobs and tasks.
 
-use super::{RegionApi, not_ready, unanswered, unread};
+use super::{RegionApi, not_ready, unread};
 use crate::{links::LogError, views};
 use bytes::Bytes;
 use futures::{StreamExt as _, stream};
@@ -115,7 +115,7 @@ impl RegionApi {
         let job = slice.spec.id.clone();
         let slice = Box::new(slice);
         let answer = self.region.ask_shard(&job, |reply| Event::Apply { reply, slice, origin }).await;
-        let applied = answer.map_err(unanswered)?.map_err(|why| refused(&job, &why))?;
+        let applied = answer?.map_err(|why| refused(&job, &why))?;
         Ok(ApplyResponse { job, generation: applied.generation, changed: applied.changed })
     }
 
@@ -123,7 +123,7 @@ impl RegionApi {
         let ordered = job.clone();
         let answer =
             self.region.ask_shard(&job, |reply| Event::Stop { reply, job: ordered, origin: Origin::Local }).await;
-        let applied = answer.map_err(unanswered)?.map_err(|why| refused(&job, &why))?;
+        let applied = answer?.map_err(|why| refused(&job, &why))?;
         Ok(StopResponse { job, changed: applied.changed })
     }
 

@@ -1,7 +1,6 @@
 //! The surroundings of the allocator.
 
-use super::unreadable;
-use crate::{codec, keys, outbox::Outbox, region::Region, seat::Seat};
+use crate::{keys, outbox::Outbox, region::Region};
 use futures::future::BoxFuture;
 use polder_core::{
     allocator::{Allocator, Config, Delta, Effect, Event},
@@ -9,6 +8,7 @@ use polder_core::{
     machine::Effects,
     message::PlacementAnswer,
 };
+use polder_node::{Seat, read_all};
 use polder_shell::{Commit, Handle, Journal, RestoreError, Restoring, Role};
 use polder_store::owner::OwnerKey;
 use polder_types::{JobId, ShardId, Timestamp};
@@ -55,15 +55,13 @@ impl Role for AllocatorRole {
         let owned = self.seat.take(&OwnerKey::allocator()).await?;
         let mut charges = Vec::new();
         for shard in self.region.shard_ids() {
-            let chunks = self.region.store.list(&keys::tasks(shard)).await.map_err(|error| unreadable(&error))?;
-            for entry in &chunks.entries {
-                let chunk: TaskChunk = codec::read(entry)?;
+            let chunks: Vec<TaskChunk> = read_all(&*self.region.store, &keys::tasks(shard)).await?;
+            for chunk in &chunks {
                 let of_chunk = chunk.tasks.iter().flat_map(|task| task.charges(&chunk.job));
                 charges.extend(of_chunk.map(|charge| (shard, charge)));
             }
         }
-        let allotments = self.region.store.list(keys::ALLOTMENTS).await.map_err(|error| unreadable(&error))?;
-        let allotments = allotments.entries.iter().map(codec::read).collect::<Result<Vec<_>, _>>()?;
+        let allotments = read_all(&*self.region.store, keys::ALLOTMENTS).await?;
         let restored = Allocator::restore(Config::new(owned.epoch()), charges, allotments, restoring.now);
         actix_web::rt::spawn(repeat_notices(Arc::clone(&self.region), self.handle.clone()));
         Ok(restored)

@@ -1,17 +1,11 @@
 //! The surroundings of a broker.
 
-use super::unreadable;
-use crate::{
-    codec,
-    journal::{OwnerJournal, Write},
-    keys,
-    region::Region,
-    seat::Seat,
-};
+use crate::{keys, region::Region};
 use polder_core::{
     broker::{Broker, Config, Delta, Effect, Event, HostRecord},
     machine::Effects,
 };
+use polder_node::{OwnerJournal, Seat, Write, read_all, value};
 use polder_shell::{Journal, RestoreError, Restoring, Role};
 use polder_store::owner::OwnerKey;
 use polder_types::{DatacenterId, HostId, Timestamp};
@@ -37,7 +31,7 @@ impl BrokerRole {
 fn encode(datacenter: &DatacenterId, delta: Delta) -> Result<Write, String> {
     match delta {
         Delta::PutHost(record) => {
-            let value = codec::value(&*record)?;
+            let value = value(&*record)?;
             Ok(Write::Put { key: keys::broker_host(datacenter, &record.info.id), value })
         }
     }
@@ -49,9 +43,7 @@ impl Role for BrokerRole {
 
     async fn restore(&mut self, restoring: Restoring<'_, HostId>) -> Result<(Broker, Effects<Broker>), RestoreError> {
         let owned = self.seat.take(&OwnerKey::broker(&self.datacenter)).await?;
-        let hosts =
-            self.region.store.list(&keys::broker(&self.datacenter)).await.map_err(|error| unreadable(&error))?;
-        let hosts = hosts.entries.iter().map(codec::read).collect::<Result<Vec<HostRecord>, _>>()?;
+        let hosts: Vec<HostRecord> = read_all(&*self.region.store, &keys::broker(&self.datacenter)).await?;
         for host in &hosts {
             if let Err(problem) = self.region.brokers.learn(&host.info.id, &self.datacenter) {
                 tracing::warn!("{problem}");

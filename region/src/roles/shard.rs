@@ -1,20 +1,13 @@
 //! The surroundings of a job shard.
 
-use super::unreadable;
-use crate::{
-    codec,
-    journal::{OwnerJournal, Write},
-    keys,
-    outbox::Outbox,
-    region::Region,
-    seat::Seat,
-};
+use crate::{keys, outbox::Outbox, region::Region};
 use polder_core::{
     allocator,
     job_shard::{Config, Delta, Effect, Event, JobShard, Refused},
     machine::Effects,
     message::{Notice, PlacementNote},
 };
+use polder_node::{OwnerJournal, Seat, Write, read_all, value};
 use polder_shell::{Handle, Journal, Panic, RestoreError, Restoring, Role};
 use polder_store::owner::OwnerKey;
 use polder_types::{JobId, ShardId, Timestamp};
@@ -50,9 +43,9 @@ impl ShardRole {
 fn encode(shard: ShardId, delta: Delta) -> Result<Write, String> {
     Ok(match delta {
         Delta::FenceAllocator(epoch) => Write::Fence { actor: OwnerKey::allocator(), epoch },
-        Delta::PutJob(record) => Write::Put { key: keys::job(shard, record.id()), value: codec::value(&*record)? },
+        Delta::PutJob(record) => Write::Put { key: keys::job(shard, record.id()), value: value(&*record)? },
         Delta::PutChunk(chunk) => {
-            let value = codec::value(&chunk)?;
+            let value = value(&chunk)?;
             Write::Put { key: keys::chunk(shard, &chunk.job, chunk.number), value }
         }
         Delta::DeleteChunk { job, number } => Write::Delete { key: keys::chunk(shard, &job, number) },
@@ -70,10 +63,8 @@ impl Role for ShardRole {
     ) -> Result<(JobShard, Effects<JobShard>), RestoreError> {
         let owned = self.seat.take(&OwnerKey::shard(self.shard)).await?;
         let store = &self.region.store;
-        let jobs = store.list(&keys::jobs(self.shard)).await.map_err(|error| unreadable(&error))?;
-        let chunks = store.list(&keys::tasks(self.shard)).await.map_err(|error| unreadable(&error))?;
-        let jobs = jobs.entries.iter().map(codec::read).collect::<Result<Vec<_>, _>>()?;
-        let chunks = chunks.entries.iter().map(codec::read).collect::<Result<Vec<_>, _>>()?;
+        let jobs = read_all(&**store, &keys::jobs(self.shard)).await?;
+        let chunks = read_all(&**store, &keys::tasks(self.shard)).await?;
         let config = Config { shard: self.shard, owner: owned.epoch(), shards: self.region.config.shards };
         self.journal.own(owned);
         let restored = JobShard::restore(config, jobs, chunks, restoring.now);

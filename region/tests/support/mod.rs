@@ -20,17 +20,17 @@ use tokio::{sync::oneshot, task::JoinHandle};
 use tokio_tungstenite::tungstenite::Message;
 
 /// A region node that can be stopped and started again on the same state.
-pub struct TestRegion {
-    pub url: String,
+pub(crate) struct TestRegion {
+    pub(crate) url: String,
     stop: oneshot::Sender<()>,
     task: JoinHandle<Result<(), RunError>>,
 }
 
-pub fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
-pub fn start_region(dir: &Path, port: u16) -> TestRegion {
+pub(crate) fn start_region(dir: &Path, port: u16) -> TestRegion {
     let config = RegionConfig {
         region: "eu".parse().unwrap(),
         node: "node-1".parse().unwrap(),
@@ -50,25 +50,25 @@ pub fn start_region(dir: &Path, port: u16) -> TestRegion {
 }
 
 impl TestRegion {
-    pub async fn stop(self) {
+    pub(crate) async fn stop(self) {
         self.stop.send(()).unwrap();
         self.task.await.unwrap().unwrap();
     }
 }
 
 #[derive(Debug, Default)]
-pub struct Seen {
+pub(crate) struct Seen {
     /// What runs, with its pid.
-    pub running: BTreeMap<ContainerId, u32>,
+    pub(crate) running: BTreeMap<ContainerId, u32>,
     /// How often each container was launched.
-    pub launches: BTreeMap<ContainerId, u32>,
-    pub ended: BTreeMap<ContainerId, ExitStatus>,
+    pub(crate) launches: BTreeMap<ContainerId, u32>,
+    pub(crate) ended: BTreeMap<ContainerId, ExitStatus>,
     drain: Option<DrainAttestation>,
 }
 
 /// A host that pretends. What it "runs" outlives its links.
-pub struct FakeHost {
-    pub seen: Arc<Mutex<Seen>>,
+pub(crate) struct FakeHost {
+    pub(crate) seen: Arc<Mutex<Seen>>,
     task: JoinHandle<()>,
 }
 
@@ -95,22 +95,22 @@ fn info(name: &str, datacenter: &str) -> HostInfo {
 }
 
 impl FakeHost {
-    pub fn start(url: &str, name: &str, datacenter: &str) -> Self {
+    pub(crate) fn start(url: &str, name: &str, datacenter: &str) -> Self {
         let seen: Arc<Mutex<Seen>> = Arc::default();
         let task = tokio::task::spawn_local(live(url.to_owned(), info(name, datacenter), Arc::clone(&seen)));
         Self { seen, task }
     }
 
     /// Falls silent. What it runs, it runs on.
-    pub fn cut(&self) {
+    pub(crate) fn cut(&self) {
         self.task.abort();
     }
 
-    pub fn resume(&mut self, url: &str, name: &str, datacenter: &str) {
+    pub(crate) fn resume(&mut self, url: &str, name: &str, datacenter: &str) {
         self.task = tokio::task::spawn_local(live(url.to_owned(), info(name, datacenter), Arc::clone(&self.seen)));
     }
 
-    pub fn running(&self) -> Vec<ContainerId> {
+    pub(crate) fn running(&self) -> Vec<ContainerId> {
         self.seen.lock().unwrap().running.keys().cloned().collect()
     }
 }
@@ -237,7 +237,7 @@ async fn send(socket: &mut Socket, messages: &[ToRegion]) -> Result<(), Box<dyn 
 }
 
 /// Waits until `done` says so; fails after a generous time with what was waited for.
-pub async fn eventually<F: Future<Output = bool>>(what: &str, mut done: impl FnMut() -> F) {
+pub(crate) async fn eventually<F: Future<Output = bool>>(what: &str, mut done: impl FnMut() -> F) {
     for _ in 0..600 {
         if done().await {
             return;
