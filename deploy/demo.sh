@@ -110,8 +110,8 @@ done
 say "each runs in a real container"
 pid=$(tasks | awk 'NR==1 {print $4}')
 for kind in pid mnt ipc uts; do
-    [ "$(readlink /proc/1/ns/$kind)" != "$(readlink "/proc/$pid/ns/$kind")" ] || fail "the $kind namespace is the machine's"
-    printf '%s namespace: %s (the machine: %s)\n' "$kind" "$(readlink "/proc/$pid/ns/$kind")" "$(readlink /proc/1/ns/$kind)"
+    [ "$(readlink /proc/$$/ns/$kind)" != "$(readlink "/proc/$pid/ns/$kind")" ] || fail "the $kind namespace is the machine's"
+    printf '%s namespace: %s (the machine: %s)\n' "$kind" "$(readlink "/proc/$pid/ns/$kind")" "$(readlink /proc/$$/ns/$kind)"
 done
 grep -q ' / .* - overlay ' "/proc/$pid/mountinfo" || fail "its root is not an overlay"
 shim=$(awk '/^PPid:/ {print $2}' "/proc/$pid/status")

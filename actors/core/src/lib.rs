@@ -6,6 +6,7 @@ extern crate alloc;
 
 pub mod allocator;
 pub mod broker;
+pub mod demand;
 pub mod host;
 pub mod intent_router;
 pub mod job_shard;

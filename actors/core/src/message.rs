@@ -436,6 +436,9 @@ pub struct SliceStatus {
     /// region is added there only when this is zero here at the version that took it away.
     #[serde(default)]
     pub leaving: u32,
+    /// Tasks that wait for what may not come by itself: room, quota, an end to their failures, a silent host.
+    #[serde(default)]
+    pub stuck: u32,
     /// Why tasks wait, by reason, with their number; most first.
     pub waiting: Vec<(String, u32)>,
 }

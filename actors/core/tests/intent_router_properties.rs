@@ -82,6 +82,7 @@ impl FakeRegion {
             completed: 0,
             failed: 0,
             leaving: all - running,
+            stuck: 0,
             waiting: Vec::new(),
         }
     }

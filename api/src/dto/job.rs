@@ -76,7 +76,7 @@ impl PartState {
             SliceStatus { failed: 1.., .. } => Self::Failed,
             SliceStatus { wanted, completed, .. } if kind == JobKind::Batch && completed >= wanted => Self::Completed,
             SliceStatus { wanted, leaving: 0, .. } if done >= *wanted => Self::Healthy,
-            SliceStatus { waiting, .. } if waiting.is_empty() => Self::Progressing,
+            SliceStatus { stuck: 0, .. } => Self::Progressing,
             _ => Self::Degraded,
         }
     }
@@ -345,6 +345,9 @@ pub struct SliceStatus {
     /// Tasks whose slots are no longer in the slice but that still have a container.
     #[serde(default)]
     pub leaving: u32,
+    /// Tasks that wait for what may not come by itself: room, quota, an end to their failures, a silent host.
+    #[serde(default)]
+    pub stuck: u32,
     /// Why tasks wait, most first.
     #[serde(default)]
     pub waiting: Vec<WaitCount>,

@@ -417,6 +417,7 @@ impl RegionFront for Fake {
             completed: 0,
             failed: 0,
             leaving: 0,
+            stuck: 0,
             waiting: vec![WaitCount { reason: "not enough memory".to_owned(), tasks: wanted }],
         })
     }

@@ -84,6 +84,7 @@ fn slice(status: &message::SliceStatus) -> dto::SliceStatus {
         completed: status.completed,
         failed: status.failed,
         leaving: status.leaving,
+        stuck: status.stuck,
         waiting: waiting.map(|(reason, tasks)| WaitCount { reason: reason.clone(), tasks: *tasks }).collect(),
     }
 }

@@ -238,6 +238,7 @@ fn status(status: dto::SliceStatus) -> SliceStatus {
         completed: status.completed,
         failed: status.failed,
         leaving: status.leaving,
+        stuck: status.stuck,
         waiting: status.waiting.into_iter().map(|wait| (wait.reason, wait.tasks)).collect(),
     }
 }

@@ -114,6 +114,7 @@ impl FakeRegion {
             completed: 0,
             failed: 0,
             leaving: all.len() as u32 - running,
+            stuck: 0,
             waiting: Vec::new(),
         })
     }

@@ -114,9 +114,27 @@ impl Cluster {
                 next_port += PORTS_PER_HOST;
                 let data = dir.path().join(&host).display().to_string();
                 let args = text(&[
-                    "host", "--id", &host, "--region", &name, "--region-addr", &format!("http://{listen}"), "--datacenter",
-                    &datacenter, "--rack", &format!("{datacenter}-1"), "--cpu", options.host_cpu, "--memory", "2GiB", "--ports",
-                    &ports, "--address", "127.0.0.1", "--data", &data,
+                    "host",
+                    "--id",
+                    &host,
+                    "--region",
+                    &name,
+                    "--region-addr",
+                    &format!("http://{listen}"),
+                    "--datacenter",
+                    &datacenter,
+                    "--rack",
+                    &format!("{datacenter}-1"),
+                    "--cpu",
+                    options.host_cpu,
+                    "--memory",
+                    "2GiB",
+                    "--ports",
+                    &ports,
+                    "--address",
+                    "127.0.0.1",
+                    "--data",
+                    &data,
                 ]);
                 roles.insert(host.clone(), Role::new(args));
                 hosts.push(host);
@@ -187,9 +205,7 @@ impl Cluster {
 
     /// Waits until a job is in a state.
     pub fn await_state(&self, job: &str, state: PartState) -> JobStatus {
-        eventually(&format!("{job} is {}", state.as_str()), || {
-            self.status(job).filter(|status| status.state == state)
-        })
+        eventually(&format!("{job} is {}", state.as_str()), || self.status(job).filter(|status| status.state == state))
     }
 
     /// A job's running tasks.

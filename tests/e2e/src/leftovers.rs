@@ -23,7 +23,8 @@ pub(crate) fn find(dir: &Path, hosts: &[String]) -> Vec<String> {
     }
     let names: Vec<String> = hosts.iter().map(|host| format!("{host}-{:08x}", mark(&dir.join(host)))).collect();
     let hierarchies = fs::read_dir("/sys/fs/cgroup").into_iter().flatten().flatten().map(|entry| entry.path());
-    let parents = hierarchies.map(|path| path.join("polder")).chain(["/sys/fs/cgroup/polder".into(), "/run/polder".into()]);
+    let parents =
+        hierarchies.map(|path| path.join("polder")).chain(["/sys/fs/cgroup/polder".into(), "/run/polder".into()]);
     for parent in parents {
         let found = names.iter().map(|name| parent.join(name)).filter(|path| path.exists());
         left.extend(found.map(|path| format!("left on the machine: {}", path.display())));

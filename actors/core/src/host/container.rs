@@ -134,6 +134,17 @@ impl Container {
         [kill, remove, probe].into_iter().flatten().min()
     }
 
+    /// Brings nearer what the clock, set back, has moved too far away.
+    pub(super) fn bear_clock(&mut self, now: Timestamp) {
+        let grace = self.record.as_ref().map_or(KILL_EVERY, |record| record.spec.stop.grace.max(KILL_EVERY));
+        self.kill_due = self.kill_due.map(|due| due.min(now + grace));
+        if let Run::Removing { retry_at, .. } = &mut self.run {
+            *retry_at = retry_at.map(|at| at.min(now + REMOVE_RETRY_MAX));
+        }
+        self.said_at = self.said_at.min(now);
+        self.prober.bear_clock(now);
+    }
+
     /// Whether its health matters now.
     pub(super) fn is_probed(&self) -> bool {
         self.run == Run::Running && self.kill_at().is_none() && self.ended().is_none()

@@ -92,6 +92,9 @@ pub enum Event {
         /// Why.
         reason: String,
     },
+    /// Some time has passed, whatever the clock shows. Said every few seconds by whoever can tell without the clock:
+    /// when that was set back, nothing may wait for it to catch up.
+    Ticked,
     /// A probe has its answer.
     Probed {
         /// Which container.

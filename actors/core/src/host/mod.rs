@@ -43,5 +43,7 @@ pub const REMOVE_RETRY_MAX: Millis = Millis::from_secs(60);
 pub const REMOVE_TRIES: u32 = 5;
 /// The longest time between probes of a container that was never ready.
 pub const PROBE_EAGER: Millis = Millis(500);
+/// Longest reason of an end that is kept: with it, all ends of a host fit into one inventory.
+pub const REASON_BYTES_MAX: usize = 512;
 /// A probe whose answer is this much later than its timeout is asked for again.
 pub const PROBE_LOST: Millis = Millis::from_secs(5);

@@ -42,6 +42,13 @@ impl Prober {
         }
     }
 
+    /// Brings the next question nearer if the clock, set back, has moved it too far away.
+    pub(super) fn bear_clock(&mut self, now: Timestamp) {
+        if let Some(check) = self.check {
+            self.due = self.due.min(now + check.interval.max(check.timeout + PROBE_LOST));
+        }
+    }
+
     /// Asks, if it is time.
     pub(super) fn ask(&mut self, now: Timestamp) -> bool {
         let Some(check) = self.check.filter(|_| now >= self.due) else { return false };

@@ -1,6 +1,7 @@
 //! The host as a machine.
 
 use super::{
+    ALIVE_EVERY, FULL_EVERY, REASON_BYTES_MAX,
     container::{Container, Run},
     event::{Delta, Effect, Event},
     probe::http_probe,
@@ -35,6 +36,7 @@ impl Machine for Host {
             Event::Exited { id, status, at } => self.on_exited(&mut fx, &id, status, at),
             Event::Removed { id } => self.on_removed(&id),
             Event::RemoveFailed { id, reason } => self.on_remove_failed(&mut fx, now, &id, &reason),
+            Event::Ticked => self.bear_clock(now),
             Event::Probed { id, ok } => self.on_probed(&mut fx, now, &id, ok),
         }
         self.finish(&mut fx, now);
@@ -127,7 +129,16 @@ impl Host {
         self.on_exited(fx, id, ExitStatus::NotStarted { reason }, now);
     }
 
-    pub(super) fn on_exited(&mut self, fx: &mut Effects<Self>, id: &ContainerId, status: ExitStatus, at: Timestamp) {
+    pub(super) fn on_exited(
+        &mut self,
+        fx: &mut Effects<Self>,
+        id: &ContainerId,
+        mut status: ExitStatus,
+        at: Timestamp,
+    ) {
+        if let ExitStatus::NotStarted { reason } | ExitStatus::Unknown { reason } = &mut status {
+            cut(reason);
+        }
         let Some(container) = self.containers.get_mut(id) else { return };
         if !matches!(container.run, Run::Launching | Run::Running | Run::Unseen) {
             return;
@@ -201,6 +212,17 @@ impl Host {
         }
     }
 
+    /// Brings everything nearer that can't be so far away: the clock was set back.
+    fn bear_clock(&mut self, now: Timestamp) {
+        if let Some(link) = &mut self.link {
+            link.alive_at = link.alive_at.min(now + ALIVE_EVERY);
+            link.full_at = link.full_at.min(now + FULL_EVERY);
+        }
+        for container in self.containers.values_mut() {
+            container.bear_clock(now);
+        }
+    }
+
     fn on_order(&mut self, fx: &mut Effects<Self>, now: Timestamp, order: HostOrder) {
         match order {
             HostOrder::Start { owner, container, spec } => {
@@ -232,6 +254,13 @@ impl Host {
         if self.adopted {
             self.report_inventory(fx, now);
         }
+    }
+}
+
+/// Shortens a text of others to what is kept of it.
+fn cut(text: &mut String) {
+    if text.len() > REASON_BYTES_MAX {
+        text.truncate(text.floor_char_boundary(REASON_BYTES_MAX));
     }
 }
 

@@ -55,6 +55,7 @@ impl JobShard {
             completed: 0,
             failed: 0,
             leaving: 0,
+            stuck: 0,
             waiting: Vec::new(),
         };
         let mut waiting: BTreeMap<String, u32> = BTreeMap::new();
@@ -78,6 +79,11 @@ impl JobShard {
             let newest = task.record.current.as_ref().is_some_and(|current| job.is_newest(current.generation));
             if state == TaskState::Ready && newest && task.wanted {
                 status.ready += 1;
+            }
+            let no_room = task.ask.as_ref().is_some_and(|ask| ask.report.is_some());
+            let aside = job.record.quarantine.is_some();
+            if aside || matches!(state, TaskState::BackingOff | TaskState::Unknown) || (state == TaskState::Pending && no_room) {
+                status.stuck += 1;
             }
             if let Some(wait) = self.wait(job, task) {
                 *waiting.entry(wait.reason).or_default() += 1;

@@ -159,3 +159,40 @@ fn remains_that_can_t_be_removed_do_not_hold_up_the_report_for_ever() {
     assert_eq!(world.launches(), [id("shop/web/0@2")]);
     assert_eq!(world.phase(&web), None);
 }
+
+#[test]
+fn a_clock_that_is_set_back_holds_nothing_up() {
+    let mut world = World::new();
+    let (web, probed_one, stuck) = (id("shop/web/0@1"), id("shop/api/0@1"), id("shop/stuck/0@1"));
+    world.run(&web);
+    world.run(&stuck);
+    world.order(start_with(&probed_one, probed()));
+    world.launched(&probed_one);
+    world.pass(Millis(0));
+    answer(&mut world, &probed_one, true);
+    world.order(crate::world::stop(&web, 1));
+    world.exits(&stuck, ExitStatus::Code { code: 0 });
+    world.remove_fails(&stuck);
+    world.take();
+
+    world.now = world.now - Millis(500_000);
+    world.step(Event::Ticked);
+    world.pass(Millis(60_000));
+    assert!(world.asked(&Effect::Report(HostReport::Alive)));
+    assert!(world.asked(&Effect::Kill { id: web }));
+    assert!(world.asked(&Effect::Remove { id: stuck }));
+    assert!(probes(&world) > 0);
+}
+
+#[test]
+fn long_reasons_are_cut() {
+    let mut world = World::new();
+    let web = id("shop/web/0@1");
+    world.order(start(&web, 1));
+    world.step(Event::LaunchFailed { id: web.clone(), reason: "ä".repeat(10_000) });
+    world.removed(&web);
+    let Some(ContainerPhase::Ended { status: ExitStatus::NotStarted { reason }, .. }) = world.last_said(&web) else {
+        panic!("{:?}", world.effects)
+    };
+    assert_eq!(reason, "ä".repeat(256));
+}
