@@ -1,5 +1,6 @@
 //! The federation's API: what `polder-api` asks of whoever serves it, answered out of what regions say.
 
+mod admission;
 mod events;
 mod hosts;
 mod jobs;
@@ -48,6 +49,7 @@ impl Front for FederationApi {
     }
 
     async fn apply_job(&self, spec: JobSpec) -> Result<ApplyResponse, Problem> {
+        self.refuse_over_quota(&spec).await?;
         self.apply_intent(spec).await
     }
 

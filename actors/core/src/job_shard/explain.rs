@@ -15,7 +15,10 @@ use super::{
     state::{JobRecord, Outcome, Placement, StopReason},
     view::{ContainerView, JobView, TaskState, TaskView, UpdateView, Wait},
 };
-use crate::message::{PlacementReport, SliceStatus};
+use crate::{
+    demand,
+    message::{PlacementReport, SliceStatus},
+};
 
 /// Counts a job is shown with; its longest list of reasons.
 const REASONS_SHOWN_MAX: usize = 16;
@@ -387,22 +390,27 @@ fn reason(report: &PlacementReport) -> &'static str {
 /// What the allocator said, in a sentence.
 fn describe(report: &PlacementReport) -> String {
     if let Some(short) = &report.quota {
+        let over = short.used.plus(short.asked).minus(short.limit);
         return format!(
-            "account {} may use {} CPU, {} and {} tasks here, uses {} CPU, {} and {} tasks, and one more task would add {} CPU and {}",
+            "account {} may use {} here and uses {}; one more task would be {} too much",
             short.account,
-            short.limit.cpu,
-            short.limit.memory,
-            short.limit.tasks,
-            short.used.cpu,
-            short.used.memory,
-            short.used.tasks,
-            short.asked.cpu,
-            short.asked.memory,
+            demand::all(&short.limit),
+            demand::all(&short.used),
+            demand::some(&over),
         );
     }
     let mut reasons: Vec<(u32, String)> =
         report.rejected.iter().map(|(reason, hosts)| (*hosts, reason.to_string())).collect();
     reasons.sort_by(|one, other| other.cmp(one));
-    let reasons: Vec<String> = reasons.into_iter().map(|(hosts, reason)| format!("{hosts} {reason}")).collect();
-    format!("none of {} hosts can take it: {}", report.hosts, reasons.join(", "))
+    let all = report.hosts;
+    match (all, reasons.as_slice()) {
+        (0, _) => String::from("the region has no host"),
+        // Room was found missing while others took it.
+        (_, []) => format!("none of {all} hosts can take it"),
+        (1, [(_, reason), ..]) => format!("the only host can't take it: {reason}"),
+        (_, reasons) => {
+            let reasons: Vec<String> = reasons.iter().map(|(hosts, reason)| format!("{hosts} {reason}")).collect();
+            format!("none of {all} hosts can take it: {}", reasons.join(", "))
+        }
+    }
 }
