@@ -1,5 +1,6 @@
 //! The region's API: what `polder-api` asks of whoever serves it.
 
+mod admission;
 mod hosts;
 mod jobs;
 
@@ -128,6 +129,7 @@ impl Front for RegionApi {
     }
 
     async fn apply_job(&self, spec: JobSpec) -> Result<ApplyResponse, Problem> {
+        self.refuse_over_allotment(&spec).await?;
         self.apply_local(spec).await
     }
 
