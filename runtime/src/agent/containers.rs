@@ -187,7 +187,12 @@ impl Containers {
         }
         let this = self.clone();
         tokio::spawn(async move {
-            match this.try_launch(&id, &spec, &kill).await {
+            // In a task of its own, so that even a panic is an answer.
+            let launching = {
+                let (this, id, kill) = (this.clone(), id.clone(), Arc::clone(&kill));
+                tokio::spawn(async move { this.try_launch(&id, &spec, &kill).await })
+            };
+            match launching.await.unwrap_or_else(|error| Err(format!("the agent failed: {error}"))) {
                 Ok((pid, started_at)) => {
                     let running = {
                         let mut table = this.table();

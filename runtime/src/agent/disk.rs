@@ -156,3 +156,86 @@ fn operation(delta: Delta) -> Result<Op, WireError> {
         Delta::PutDrain(drain) => put(DRAIN.to_owned(), drain.to_value()?),
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use polder_core::{
+        host::{DrainState, Launched},
+        message::OrderOwner,
+    };
+    use polder_types::{
+        BootId, ContainerSpec, Cpu, DrainVersion, Epoch, Generation, Millis, OwnerEpoch, ShardId, StopSignal, StopSpec,
+    };
+
+    fn record(id: &str) -> ContainerRecord {
+        let spec = ContainerSpec {
+            generation: Generation(1),
+            image: "oci:/x".to_owned(),
+            command: vec![],
+            args: vec![],
+            env: std::collections::BTreeMap::new(),
+            user: None,
+            workdir: None,
+            cpu: Cpu::from_centi_cores(10),
+            memory: polder_types::Bytes::from_mib(10),
+            pids: 10,
+            ports: vec![],
+            stop: StopSpec { signal: StopSignal::Sigterm, grace: Millis(0) },
+            health: None,
+        };
+        let owner = OrderOwner { shard: ShardId(3), epoch: OwnerEpoch(2) };
+        ContainerRecord {
+            id: id.parse().unwrap(),
+            owner,
+            spec: Arc::new(spec),
+            boot: BootId("boot".to_owned()),
+            launched: None,
+            kill_at: None,
+            ended: None,
+        }
+    }
+
+    #[tokio::test]
+    async fn what_was_committed_is_there_when_it_is_opened_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let disk = Disk::open(dir.path()).await.unwrap();
+        assert_eq!(disk.load().await.unwrap(), Records::default());
+        let (gone, stays) = (record("shop/web/0@1"), record("shop/eu/web/0@1"));
+        let launched = Launched { pid: 5, started_at: Timestamp(6), ready: true };
+        let later = ContainerRecord { launched: Some(launched), ..stays.clone() };
+        let owner = OwnerRecord { shard: ShardId(3), epoch: OwnerEpoch(2) };
+        let floor = TaskFloor { task: gone.id.task.clone(), epoch: Epoch(1), owner: gone.owner, at: Timestamp(7) };
+        let drain = DrainRecord { version: DrainVersion(1), state: DrainState::Over };
+        // Several changes of one container in one commit, as when steps had to wait for each other.
+        let steps = vec![
+            vec![Delta::PutOwner(owner), Delta::PutContainer(gone.clone()), Delta::PutContainer(stays)],
+            vec![Delta::PutContainer(later.clone()), Delta::PutDrain(drain.clone())],
+            vec![Delta::PutFloor(floor.clone()), Delta::RemoveContainer(gone.id)],
+        ];
+        assert_eq!(Journal::commit(&disk, steps).await, Commit::Committed);
+        drop(disk);
+        let disk = Disk::open(dir.path()).await.unwrap();
+        let expected =
+            Records { containers: vec![later], owners: vec![owner], floors: vec![floor.clone()], drain: Some(drain) };
+        assert_eq!(disk.load().await.unwrap(), expected);
+        disk.write(vec![Delta::RemoveFloor(floor.task)]).await.unwrap();
+        assert_eq!(disk.load().await.unwrap().floors, []);
+    }
+
+    #[tokio::test]
+    async fn sessions_grow_also_when_the_clock_was_set_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let disk = Disk::open(dir.path()).await.unwrap();
+        let first = disk.next_session(Timestamp(1_000)).await.unwrap();
+        let second = disk.next_session(Timestamp(1_000)).await.unwrap();
+        drop(disk);
+        let disk = Disk::open(dir.path()).await.unwrap();
+        let third = disk.next_session(Timestamp(10)).await.unwrap();
+        let fourth = disk.next_session(Timestamp(5_000)).await.unwrap();
+        assert_eq!([first, second, third, fourth], [1_000, 1_001, 1_002, 5_000]);
+        assert_eq!(disk.incarnation().await.unwrap(), Incarnation(0));
+        disk.put_incarnation(Incarnation(4)).await.unwrap();
+        assert_eq!(disk.incarnation().await.unwrap(), Incarnation(4));
+    }
+}

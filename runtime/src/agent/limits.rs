@@ -13,6 +13,9 @@ pub(super) const LOG_READERS_MAX: usize = 64;
 /// Events that wait for the machine.
 pub(super) const EVENTS_QUEUED_MAX: usize = 4096;
 
+/// How often the machine is told that time passes, by a clock that can't be set.
+pub(super) const TICK_EVERY: Duration = Duration::from_secs(5);
+
 /// How long opening a link may take, and then the welcome.
 pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long the region may take to read a frame.

@@ -3,7 +3,7 @@
 use std::{future::Future, num::NonZeroUsize, path::PathBuf, sync::Arc};
 
 use polder_core::host;
-use polder_shell::{ActorOptions, Clock, Escalation, SystemClock, Tree, TreeOptions};
+use polder_shell::{ActorOptions, Clock, Escalation, Port, SystemClock, Tree, TreeOptions};
 use polder_types::BootId;
 use tokio::{
     sync::mpsc,
@@ -17,7 +17,7 @@ use super::{
     disk::Disk,
     home::Home,
     launch::Surroundings,
-    limits::{EVENTS_QUEUED_MAX, LOG_SWEEP_EVERY, LOG_TRIM_EVERY},
+    limits::{EVENTS_QUEUED_MAX, LOG_SWEEP_EVERY, LOG_TRIM_EVERY, TICK_EVERY},
     link::Linker,
     logs::Logs,
     outbox::Outbox,
@@ -84,6 +84,7 @@ pub async fn run(config: HostConfig, shutdown: impl Future<Output = ()>) -> Resu
     let mut tasks = JoinSet::new();
     tasks.spawn(containers.clone().take_exits(exits));
     tasks.spawn(look_after_logs(logs.clone(), containers.clone()));
+    tasks.spawn(tick(events.clone()));
     let linker = Linker {
         host: config.id.clone(),
         region: config.region.clone(),
@@ -139,6 +140,18 @@ fn boot_id() -> Result<BootId, AgentError> {
 pub(super) async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, AgentError> {
     let failed = |error: tokio::task::JoinError| AgentError::io("finish work on the disk")(error.into());
     tokio::task::spawn_blocking(work).await.map_err(failed)
+}
+
+async fn tick(events: Port<host::Event>) {
+    let mut tick = interval(TICK_EVERY);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tick.tick().await;
+        if events.send(host::Event::Ticked).await.is_err() {
+            // The agent is ending, and ends this too.
+            std::future::pending::<()>().await;
+        }
+    }
 }
 
 async fn look_after_logs(logs: Logs, containers: Containers) {

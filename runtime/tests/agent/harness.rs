@@ -73,7 +73,7 @@ impl TestHost {
     pub(crate) fn new(region: &Region) -> Option<Self> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         if let Some(reason) = missing() {
-            println!("SKIP {reason}");
+            eprintln!("SKIP {reason}");
             return None;
         }
         let name = format!("t{}-{}", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));

@@ -247,7 +247,8 @@ impl Host {
     }
 
     fn on_link_opened(&mut self, fx: &mut Effects<Self>, now: Timestamp, session: u64) {
-        if self.link.is_some_and(|link| link.session > session) {
+        // Of an older link, or said twice because the machine was restored meanwhile.
+        if self.link.is_some_and(|link| link.session >= session) {
             return;
         }
         self.link = Some(Link::new(session, now));

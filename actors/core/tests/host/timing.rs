@@ -121,7 +121,10 @@ fn an_older_link_does_not_close_a_newer_one() {
     world.link();
     world.step(Event::LinkClosed { session: 1 });
     assert!(world.host.is_linked());
+    world.take();
     world.step(Event::LinkOpened { session: 1 });
+    world.step(Event::LinkOpened { session: 2 });
+    assert_eq!(world.take(), []);
     world.step(Event::LinkClosed { session: 1 });
     assert!(world.host.is_linked());
     world.step(Event::LinkClosed { session: 2 });
