@@ -89,6 +89,7 @@ impl<M: Machine + ?Sized> Effects<M> {
     }
 
     /// Takes the effects apart for the driver.
+    #[expect(clippy::type_complexity, reason = "three parts in their order; a name for them would say less")]
     pub fn split(self) -> (Vec<M::Effect>, Vec<M::Delta>, Gated<M::Effect>) {
         (self.now, self.persist, Gated(self.after))
     }

@@ -2,7 +2,12 @@
 
 use crate::replies::NoAnswer;
 use polder_api::{Code, Problem, dto::Page};
-use polder_shell::QueryError;
+use polder_core::machine::Machine;
+use polder_shell::{Handle, QueryError};
+use std::time::Duration;
+
+/// How long a machine may take until it can be read: it can't be while it is restored.
+pub const READ_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl From<NoAnswer> for Problem {
     fn from(what: NoAnswer) -> Self {
@@ -16,11 +21,25 @@ impl From<NoAnswer> for Problem {
     }
 }
 
-/// What to say when a machine can't be read; `stopped` when there is none.
-pub fn unread(error: QueryError, stopped: impl FnOnce() -> Problem) -> Problem {
-    match error {
-        QueryError::Closed => stopped(),
-        QueryError::Panicked => Problem::new(Code::Internal, "reading the state failed; the node's log says where"),
+/// Reads a machine for an answer.
+///
+/// # Errors
+/// When it was stopped, in the words of `stopped`, when it can't be read in time, or when reading it panics.
+pub async fn read_machine<M: Machine, T: Send + 'static>(
+    machine: &Handle<M>,
+    stopped: impl FnOnce() -> Problem,
+    read: impl FnOnce(&M) -> T + Send + 'static,
+) -> Result<T, Problem> {
+    match tokio::time::timeout(READ_TIMEOUT, machine.query(read)).await {
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(QueryError::Closed)) => Err(stopped()),
+        Ok(Err(QueryError::Panicked)) => {
+            Err(Problem::new(Code::Internal, "reading the state failed; the node's log says where"))
+        }
+        Err(_) => {
+            let detail = format!("{} could not be read in time: {}", machine.name(), machine.status().state);
+            Err(Problem::new(Code::NotReady, detail).with_hint("try again in a moment"))
+        }
     }
 }
 

@@ -34,7 +34,7 @@ mod replies;
 mod seat;
 mod server;
 
-pub use answers::{page, unread};
+pub use answers::{READ_TIMEOUT, page, read_machine};
 pub use codec::{read, read_all, unreadable, value};
 pub use config::{LEASE_TTL_DEFAULT, StoreConfig, open_store};
 pub use events::{EVENTS_KEPT_MAX, EventLog};

@@ -10,13 +10,14 @@ use tokio::sync::oneshot;
 
 /// Questions that may wait at a time; more are refused.
 pub const WAITING_MAX: usize = 10_000;
-/// How long an answer may take before the one who asks is told that the outcome is not known.
+/// How long an answer may take before the one who asks is told that the outcome is not known; and how long, before
+/// that, a question may wait for room in the machine's inbox.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// Why there is no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoAnswer {
-    /// Too many questions wait.
+    /// Too many questions wait, or the machine takes none now: nothing was asked.
     Busy,
     /// The answer did not come in time, or the machine was restored meanwhile: what was asked may or may not be done.
     Unknown,
@@ -67,7 +68,8 @@ impl<A> Replies<A> {
             (id, receiver)
         };
         let _forget = Forget { replies: self, id };
-        if !send(id).await {
+        // A question that found no room was never asked.
+        if !matches!(tokio::time::timeout(ANSWER_TIMEOUT, send(id)).await, Ok(true)) {
             return Err(NoAnswer::Busy);
         }
         match tokio::time::timeout(ANSWER_TIMEOUT, receiver).await {
@@ -119,6 +121,7 @@ mod tests {
         let replies = Replies::<()>::default();
         assert_eq!(replies.ask(|_| async { true }).await, Err(NoAnswer::Unknown));
         assert_eq!(replies.ask(|_| async { false }).await, Err(NoAnswer::Busy));
+        assert_eq!(replies.ask(|_| std::future::pending()).await, Err(NoAnswer::Busy), "no room was ever found");
         assert_eq!(replies.lock().senders.len(), 0);
     }
 }

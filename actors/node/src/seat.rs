@@ -2,7 +2,7 @@
 
 use polder_shell::RestoreError;
 use polder_store::{
-    Commit, Lease, Store,
+    Commit, Compare, Lease, Store,
     owner::{self, AcquireError, Owned, OwnerKey},
     registry::{self, ActorRecord},
 };
@@ -30,6 +30,13 @@ impl Seat {
 
     fn owned(&self) -> std::sync::MutexGuard<'_, BTreeMap<OwnerKey, Owned>> {
         self.owned.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What a write beside an actor's own compares, so that it can't land once somebody else has the actor. None while
+    /// this node does not have it.
+    #[must_use]
+    pub fn fence(&self, key: &OwnerKey) -> Option<Vec<Compare>> {
+        self.owned().get(key).map(Owned::fence)
     }
 
     /// Takes an actor, with an epoch that is newer than any before, also than one that this node itself had: nothing

@@ -459,9 +459,16 @@ impl<R: Role> Driver<R> {
         let outcome = match guard(|| role.culprit(&event)) {
             Ok(key) => {
                 if let Some(key) = key.as_ref().filter(|key| self.faults.quarantined().contains(*key)) {
-                    self.probe.count(|counts| counts.diverted += 1);
                     match guard(|| role.quarantined(key, event)) {
-                        Ok(()) => return,
+                        Ok(None) => {
+                            self.probe.count(|counts| counts.diverted += 1);
+                            return;
+                        }
+                        Ok(Some(event)) => {
+                            let text = key.to_string();
+                            self.release(&text);
+                            return self.step(event);
+                        }
                         Err(panic) => (None, Err(panic)),
                     }
                 } else {

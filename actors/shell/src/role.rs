@@ -171,9 +171,11 @@ pub trait Role: Sized + 'static {
         let _ = key;
     }
 
-    /// An event of a quarantined key: refuse it where somebody waits for an answer.
-    fn quarantined(&mut self, key: &Self::Key, event: EventOf<Self>) {
+    /// An event of a quarantined key: refuse it where somebody waits for an answer, or give it back to end the
+    /// quarantine with it, as when a person mends what was wrong.
+    fn quarantined(&mut self, key: &Self::Key, event: EventOf<Self>) -> Option<EventOf<Self>> {
         let _ = event;
         tracing::warn!(%key, "dropped an event of something that is in quarantine");
+        None
     }
 }

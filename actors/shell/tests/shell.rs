@@ -4,7 +4,7 @@ mod toy;
 
 use polder_shell::{ActorState, Commit, QueryError, RestoreError};
 use polder_types::{Millis, Timestamp};
-use toy::{Disk, EPOCH, Event, add, settle, spawn, tree, until};
+use toy::{Disk, EPOCH, Event, MENDS, add, settle, spawn, tree, until};
 
 fn conflict() -> Commit {
     Commit::Conflict { what: "a newer epoch".to_owned() }
@@ -163,6 +163,18 @@ async fn one_key_is_quarantined_while_the_others_live() {
     tree.release("toy", "13").await.unwrap();
     toy.port().try_send(add(13, 2)).unwrap();
     until("handled again", || disk.durable().contains_key(&13)).await;
+    assert_eq!(toy.status().state, ActorState::Running);
+}
+
+#[actix::test]
+async fn an_event_that_mends_ends_the_quarantine() {
+    let (tree, disk) = (tree(), Disk::default());
+    let toy = spawn(&tree, "toy", &disk);
+    for event in [Event::Poison { key: 13 }, Event::Poison { key: 13 }, add(13, 1), add(13, MENDS), add(13, 2)] {
+        toy.port().try_send(event).unwrap();
+    }
+    until("all that came after is handled", || disk.durable().get(&13) == Some(&(MENDS + 2))).await;
+    assert_eq!((disk.quarantined(), disk.diverted()), (vec![13], vec![13]));
     assert_eq!(toy.status().state, ActorState::Running);
 }
 

@@ -105,10 +105,11 @@ impl Role for RouterRole {
         });
     }
 
-    fn quarantined(&mut self, job: &JobId, event: Event) {
+    fn quarantined(&mut self, job: &JobId, event: Event) -> Option<Event> {
         if let Event::Apply { reply, .. } | Event::Stop { reply, .. } | Event::Delete { reply, .. } = event {
             let refused = Answer::Refused(Problem::NotFound { job: job.clone() });
             self.federation.intent_replies.answer(reply, refused);
         }
+        None
     }
 }

@@ -70,7 +70,7 @@ impl Harness {
     pub(crate) fn new() -> Option<Self> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         if let Some(reason) = missing() {
-            println!("SKIP {reason}");
+            eprintln!("SKIP {reason}");
             return None;
         }
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);

@@ -155,7 +155,7 @@ async fn pitfall_6_everything_is_denied_before_something_is_allowed() {
     harness.start(spec.clone()).await;
     harness.says(&spec, "ready").await;
     if harness.cgroups.is_unified() {
-        println!("SKIP on version 2 the rules are a program; pitfall_5 tries what it does");
+        eprintln!("SKIP on version 2 the rules are a program; pitfall_5 tries what it does");
     } else {
         let list = harness.cgroup_file(&spec.id, "devices", "devices.list");
         let open: Vec<_> = list.lines().filter(|line| !line.ends_with(" m")).collect();

@@ -7,7 +7,7 @@ use crate::{
     process::{Answer, Role, call},
     program_path,
 };
-use polder_api::dto::{DrainView, HostHealth, HostList, JobStatus, PartState};
+use polder_api::dto::{DrainView, HostHealth, HostList, HostView, JobStatus, PartState};
 use serde_json::Value;
 use std::{
     collections::BTreeMap,
@@ -180,6 +180,29 @@ impl Cluster {
         path.display().to_string()
     }
 
+    /// Where the federation listens.
+    #[must_use]
+    pub fn addr(&self) -> &str {
+        &self.addr
+    }
+
+    /// Where a region listens.
+    ///
+    /// # Panics
+    /// When there is no such region.
+    #[must_use]
+    pub fn region_addr(&self, region: &str) -> String {
+        let args = &self.roles.get(region).unwrap_or_else(|| panic!("there is no region {region}")).args;
+        let at = args.iter().position(|word| word == "--listen").expect("a region listens");
+        format!("http://{}", args[at + 1])
+    }
+
+    /// Calls `polder` against another address than the federation's.
+    #[must_use]
+    pub fn cli_at(&self, addr: &str, args: &[&str]) -> Answer {
+        call(&self.polder, args, addr)
+    }
+
     /// Calls `polder` against the federation.
     #[must_use]
     pub fn cli(&self, args: &[&str]) -> Answer {
@@ -220,8 +243,14 @@ impl Cluster {
         serde_json::from_str(&self.cli(&["hosts", "-o", "json"]).stdout).unwrap_or_default()
     }
 
+    /// One host, if the federation knows it.
+    #[must_use]
+    pub fn host(&self, name: &str) -> Option<HostView> {
+        self.hosts().hosts.into_iter().find(|host| host.id.as_str() == name)
+    }
+
     fn ready_hosts(&self) -> Vec<String> {
-        let ready = |host: polder_api::dto::HostView| (host.health == HostHealth::Ready).then(|| host.id.to_string());
+        let ready = |host: HostView| (host.health == HostHealth::Ready).then(|| host.id.to_string());
         self.hosts().hosts.into_iter().filter_map(ready).collect()
     }
 

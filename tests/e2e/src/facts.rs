@@ -20,6 +20,28 @@ pub struct Task {
     pub address: String,
 }
 
+impl Task {
+    /// Whether its process is still there: the same, not another with its number.
+    #[must_use]
+    pub fn lives(&self) -> bool {
+        self.started.is_some() && started(self.pid) == self.started
+    }
+}
+
+/// Processes that have this in their environment, `NAME=VALUE`: every container has `POLDER_TASK` and `POLDER_HOST`.
+#[must_use]
+pub fn processes_with(variable: &str) -> Vec<u32> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Ok(pid) = entry.file_name().to_string_lossy().parse::<u32>() else { continue };
+        let environment = fs::read(entry.path().join("environ")).unwrap_or_default();
+        if environment.split(|byte| *byte == 0).any(|entry| entry == variable.as_bytes()) {
+            found.push(pid);
+        }
+    }
+    found
+}
+
 /// The running tasks of a job, by id.
 #[must_use]
 pub fn tasks_of(status: &JobStatus) -> Vec<Task> {

@@ -11,8 +11,8 @@ mod leftovers;
 mod process;
 
 pub use cluster::{Cluster, Options, StoreKind};
-pub use facts::{Task, tasks_of};
-pub use process::Answer;
+pub use facts::{Task, processes_with, tasks_of};
+pub use process::{Answer, call};
 
 use std::{
     path::PathBuf,
@@ -24,15 +24,14 @@ use std::{
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 /// A test's turn; none (and a line that says so) where it can't run.
-#[expect(clippy::print_stdout, reason = "test runners gather skipped tests from stdout")]
 pub fn turn(test: &str) -> Option<MutexGuard<'static, ()>> {
     if !rustix::process::geteuid().is_root() {
-        println!("SKIP {test}: real containers need root");
+        eprintln!("SKIP {test}: real containers need root");
         return None;
     }
     for program in ["polder", "polder-shim", "polder-demo"] {
         if !program_path(program).exists() {
-            println!("SKIP {test}: {} is not built; `make test` builds it", program_path(program).display());
+            eprintln!("SKIP {test}: {} is not built; `make test` builds it", program_path(program).display());
             return None;
         }
     }

@@ -85,7 +85,10 @@ impl JobShard {
             }
             let no_room = task.ask.as_ref().is_some_and(|ask| ask.report.is_some());
             let aside = job.record.quarantine.is_some();
-            if aside || matches!(state, TaskState::BackingOff | TaskState::Unknown) || (state == TaskState::Pending && no_room) {
+            if aside
+                || matches!(state, TaskState::BackingOff | TaskState::Unknown)
+                || (state == TaskState::Pending && no_room)
+            {
                 status.stuck += 1;
             }
             if let Some(wait) = self.wait(job, task) {
