@@ -170,6 +170,10 @@ pub(crate) fn drain(
     let mut remaining = on_host;
     match &host.progress {
         Some(progress) => remaining.extend(progress.remaining.iter().map(|container| container.task.clone())),
+        // What a host that is not heard may still have, task records say: it may never have said so itself.
+        None if drain.state == broker::DrainState::Unattested && drain.closes() => {
+            remaining.extend(drain.left.iter().map(|container| container.task.clone()));
+        }
         None => remaining = drain.left.iter().map(|container| container.task.clone()).collect(),
     }
     DrainView {
