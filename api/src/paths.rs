@@ -36,6 +36,8 @@ pub const SLICE: &str = "/v1/slices/{job}";
 pub const ALLOTMENT: &str = "/v1/allotments/{account}";
 /// `GET`, region only: changes of slices' status as server-sent events.
 pub const STATUS_WATCH: &str = "/v1/status/watch";
+/// `GET`: every actor of this node, with its state and its mailbox.
+pub const ACTORS: &str = "/v1/actors";
 /// `GET`: the OpenAPI document.
 pub const OPENAPI: &str = "/v1/openapi.json";
 /// `GET`: whether the process lives.

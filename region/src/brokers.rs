@@ -2,20 +2,26 @@
 
 use polder_core::broker::{Broker, Event};
 use polder_shell::{Handle, Port};
-use polder_types::{DatacenterId, HostId};
+use polder_types::{DatacenterId, HostId, ShardId};
 use std::{
-    collections::BTreeMap,
-    sync::{
-        OnceLock, PoisonError, RwLock,
-        atomic::{AtomicBool, Ordering},
-    },
+    collections::{BTreeMap, BTreeSet},
+    sync::{Mutex, OnceLock, PoisonError, RwLock},
 };
 use tokio::sync::{mpsc, oneshot};
 
 /// Datacenters of a region; a host that names one more is refused, so that a typing error in a loop can't fill memory.
 pub const DATACENTERS_MAX: usize = 256;
+/// Hosts of a region, for the same reason.
+pub(crate) const HOSTS_MAX: usize = 1_000_000;
 /// Requests for new brokers that may wait.
 pub(crate) const STARTS_WAITING_MAX: usize = 64;
+
+/// Somebody who is told how hosts are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Listener {
+    Allocator,
+    Shard(ShardId),
+}
 
 /// Asks for the broker of a datacenter to be started.
 #[derive(Debug)]
@@ -35,8 +41,8 @@ struct Known {
 pub(crate) struct Brokers {
     known: RwLock<Known>,
     starts: OnceLock<mpsc::Sender<StartBroker>>,
-    /// Set when somebody missed what a broker said because its inbox was full.
-    missed: AtomicBool,
+    /// Those who missed something that a broker said, because their inboxes were full.
+    missed: Mutex<BTreeSet<Listener>>,
 }
 
 impl Brokers {
@@ -97,6 +103,9 @@ impl Brokers {
                 "host {host} is known in datacenter {other} and says it is in {datacenter}: names are unique in a region; choose another name"
             )),
             Some(_) => Ok(()),
+            None if known.hosts.len() >= HOSTS_MAX => Err(format!(
+                "host {host} is new, and the region has {HOSTS_MAX} already, which is its limit: put it into another region"
+            )),
             None => {
                 known.hosts.insert(host.clone(), datacenter.clone());
                 Ok(())
@@ -110,13 +119,13 @@ impl Brokers {
         known.brokers.get(known.hosts.get(host)?).cloned()
     }
 
-    /// Notes that all that brokers have said must be said again.
-    pub(crate) fn repeat_later(&self) {
-        self.missed.store(true, Ordering::Relaxed);
+    /// Notes that all that brokers have said must be said to somebody again.
+    pub(crate) fn missed(&self, listener: Listener) {
+        self.missed.lock().unwrap_or_else(PoisonError::into_inner).insert(listener);
     }
 
-    /// Whether something must be said again; asked once, told once.
-    pub(crate) fn take_missed(&self) -> bool {
-        self.missed.swap(false, Ordering::Relaxed)
+    /// Who must be told everything again; each is told of once.
+    pub(crate) fn take_missed(&self) -> BTreeSet<Listener> {
+        std::mem::take(&mut *self.missed.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

@@ -11,19 +11,27 @@ use futures::{StreamExt as _, stream};
 use polder_api::{
     Code, Problem,
     dto::{
-        ApplyResponse, Check, DrainRequest, DrainView, EventList, EventView, HostList, HostView, JobList, JobStatus,
-        LogQuery, Page, QuotaList, QuotaPart, QuotaRequest, QuotaView, Ready, SliceList, SliceStatus, StopResponse,
-        WhyView,
+        ActorList, ApplyResponse, Check, DrainRequest, DrainView, EventList, EventView, HostList, HostView, JobList,
+        JobStatus, LogQuery, Page, QuotaList, QuotaPart, QuotaRequest, QuotaView, Ready, SliceList, SliceStatus,
+        StopResponse, WhyView,
     },
     server::{Front, RegionFront, Stream},
 };
-use polder_core::{allocator, allocator::AccountView, message::Notice};
-use polder_node::page;
-use polder_shell::QueryError;
-use polder_store::{Commit, Compare, Op, Txn};
+use polder_core::{
+    allocator::{self, AccountView},
+    machine::Machine,
+    message::Notice,
+};
+use polder_node::{ANSWER_TIMEOUT, actor_view, page};
+use polder_shell::Handle;
+use polder_store::{Commit, Compare, Op, Txn, owner::OwnerKey};
 use polder_types::{AccountId, Allotment, Amounts, HostId, JobId, JobSpec, Slice, TaskId};
-use std::sync::Arc;
-use tokio::sync::broadcast::error::RecvError;
+use std::{fmt, sync::Arc, time::Duration};
+
+/// How often storing an allotment is tried when something comes between.
+const ALLOTMENT_TRIES_MAX: usize = 3;
+/// How often is looked whether the allocator knows it then.
+const ALLOTMENT_PAUSE: Duration = Duration::from_millis(2);
 
 /// The region's API.
 #[derive(Debug)]
@@ -35,8 +43,20 @@ fn not_ready() -> Problem {
     Problem::new(Code::NotReady, "this node does not own the region yet").with_hint("try again in a moment")
 }
 
-fn unread(error: QueryError) -> Problem {
-    polder_node::unread(error, not_ready)
+fn not_known() -> Problem {
+    Problem::new(Code::Timeout, "the allotment is stored, and the allocator has not taken it yet")
+        .with_hint("trying again does no harm")
+}
+
+/// Machines, as they are read for answers.
+trait Read<M: Machine> {
+    async fn read<T: Send + 'static>(&self, read: impl FnOnce(&M) -> T + Send + 'static) -> Result<T, Problem>;
+}
+
+impl<M: Machine> Read<M> for Handle<M> {
+    async fn read<T: Send + 'static>(&self, read: impl FnOnce(&M) -> T + Send + 'static) -> Result<T, Problem> {
+        polder_node::read_machine(self, not_ready, read).await
+    }
 }
 
 impl RegionApi {
@@ -53,49 +73,88 @@ impl RegionApi {
 
     async fn account(&self, account: AccountId) -> Result<AccountView, Problem> {
         let actors = self.region.actors().ok_or_else(not_ready)?;
-        actors.allocator.query(move |allocator| allocator.account_usage(&account)).await.map_err(unread)
+        actors.allocator.read(move |allocator| allocator.account_usage(&account)).await
     }
 
     /// Makes an allotment durable, then known to the allocator. An older one changes nothing.
+    ///
+    /// The answer means that nothing is admitted beyond it any more: what a smaller one sets free is another region's.
     async fn take_allotment(&self, allotment: Allotment) -> Result<Allotment, Problem> {
-        let store = &self.region.store;
-        let unavailable = |error: &dyn std::fmt::Display| Problem::new(Code::StoreUnavailable, error.to_string());
-        let key = keys::allotment(&allotment.account);
-        let before = store.get(&key).await.map_err(|error| unavailable(&error))?;
-        let unchanged = match &before {
-            Some(entry) => {
-                let held: Allotment = polder_node::read(entry).map_err(|error| unavailable(&error))?;
-                if held.version >= allotment.version {
-                    return Ok(held);
-                }
-                Compare::unchanged(entry)
-            }
-            None => Compare::absent(&key),
-        };
-        let value = polder_node::value(&allotment).map_err(|error| Problem::new(Code::Internal, error))?;
-        let txn = Txn::new(vec![unchanged], vec![Op::put(key, value)]).map_err(|error| unavailable(&error))?;
-        match store.commit(txn).await {
-            Commit::Committed { .. } => {}
-            Commit::Conflict(conflict) => return Err(Problem::new(Code::VersionConflict, conflict.to_string())),
-            Commit::Unknown { why } => return Err(unavailable(&why)),
-        }
         let actors = self.region.actors().ok_or_else(not_ready)?;
-        let changed = allocator::Event::AllotmentChanged(allotment.clone());
-        actors.allocator.port().send(changed).await.map_err(|_| not_ready())?;
-        self.region.notice(Notice {
-            kind: "allotment_changed",
-            subject: allotment.account.to_string(),
-            message: format!(
-                "account {} may now use {} CPU, {} memory and {} tasks in this region",
-                allotment.account, allotment.limit.cpu, allotment.limit.memory, allotment.limit.tasks
-            ),
-        });
-        Ok(allotment)
+        let (held, changed) = self.store_allotment(allotment).await?;
+        // Also one that was stored before: whoever stored it may not have come this far.
+        let known = allocator::Event::AllotmentChanged(held.clone());
+        let sent = tokio::time::timeout(ANSWER_TIMEOUT, actors.allocator.port().send(known)).await;
+        sent.map_err(|_| not_known())?.map_err(|_| not_ready())?;
+        self.wait_for_allotment(&held).await?;
+        if changed {
+            self.region.notice(Notice {
+                kind: "allotment_changed",
+                subject: held.account.to_string(),
+                message: format!(
+                    "account {} may now use {} CPU, {} memory and {} tasks in this region",
+                    held.account, held.limit.cpu, held.limit.memory, held.limit.tasks
+                ),
+            });
+        }
+        Ok(held)
+    }
+
+    /// Stores an allotment unless the same or a newer one is there. What is stored then, and whether it is new.
+    async fn store_allotment(&self, allotment: Allotment) -> Result<(Allotment, bool), Problem> {
+        let store = &self.region.store;
+        let unavailable = |error: &dyn fmt::Display| Problem::new(Code::StoreUnavailable, error.to_string());
+        let key = keys::allotment(&allotment.account);
+        let mut conflict = None;
+        for _ in 0..ALLOTMENT_TRIES_MAX {
+            // A node that was deposed must not agree to anything: the new owner's allocator would not know of it.
+            let actors = self.region.actors().ok_or_else(not_ready)?;
+            let mut compares = actors.seat.fence(&OwnerKey::allocator()).ok_or_else(not_ready)?;
+            match store.get(&key).await.map_err(|error| unavailable(&error))? {
+                Some(entry) => {
+                    let held: Allotment = polder_node::read(&entry).map_err(|error| unavailable(&error))?;
+                    if held.version >= allotment.version {
+                        return Ok((held, false));
+                    }
+                    compares.push(Compare::unchanged(&entry));
+                }
+                None => compares.push(Compare::absent(&key)),
+            }
+            let value = polder_node::value(&allotment).map_err(|error| Problem::new(Code::Internal, error))?;
+            let txn = Txn::new(compares, vec![Op::put(key.clone(), value)]).map_err(|error| unavailable(&error))?;
+            match store.commit(txn).await {
+                Commit::Committed { .. } => return Ok((allotment, true)),
+                // Another one came meanwhile, or the allocator is being restored.
+                Commit::Conflict(other) => conflict = Some(other),
+                Commit::Unknown { why } => return Err(unavailable(&why)),
+            }
+        }
+        let why = conflict.map_or_else(String::new, |conflict| conflict.to_string());
+        Err(Problem::new(Code::NotReady, format!("the allotment could not be stored: {why}"))
+            .with_hint("try again in a moment"))
+    }
+
+    /// Waits until the allocator admits against this allotment, or a newer one.
+    async fn wait_for_allotment(&self, allotment: &Allotment) -> Result<(), Problem> {
+        let actors = self.region.actors().ok_or_else(not_ready)?;
+        let wait = async {
+            loop {
+                let (account, version) = (allotment.account.clone(), allotment.version);
+                let known = actors
+                    .allocator
+                    .read(move |allocator| allocator.allotment(&account).is_some_and(|known| known.version >= version));
+                if known.await? {
+                    return Ok(());
+                }
+                tokio::time::sleep(ALLOTMENT_PAUSE).await;
+            }
+        };
+        tokio::time::timeout(ANSWER_TIMEOUT, wait).await.unwrap_or_else(|_| Err(not_known()))
     }
 
     async fn slice_status(&self, job: JobId) -> Result<Option<SliceStatus>, Problem> {
         let shard = self.region.owner_of(&job).ok_or_else(not_ready)?;
-        let status = shard.query(move |shard| shard.slice_status(&job)).await.map_err(unread)?;
+        let status = shard.read(move |shard| shard.slice_status(&job)).await?;
         Ok(status.map(|status| views::slice(status, self.region.now())))
     }
 
@@ -104,12 +163,11 @@ impl RegionApi {
         let mut slices = Vec::new();
         for shard in &actors.shards {
             let of_shard = shard
-                .query(|shard| {
+                .read(|shard| {
                     let jobs: Vec<JobId> = shard.job_ids().cloned().collect();
                     jobs.iter().filter_map(|job| shard.slice_status(job)).collect::<Vec<_>>()
                 })
-                .await
-                .map_err(unread)?;
+                .await?;
             slices.extend(of_shard.into_iter().map(|status| views::slice(status, self.region.now())));
         }
         slices.sort_by(|one, other| one.job.cmp(&other.job));
@@ -168,7 +226,7 @@ impl Front for RegionApi {
 
     async fn quotas(&self) -> Result<QuotaList, Problem> {
         let actors = self.region.actors().ok_or_else(not_ready)?;
-        let accounts = actors.allocator.query(allocator::Allocator::account_usages).await.map_err(unread)?;
+        let accounts = actors.allocator.read(allocator::Allocator::account_usages).await?;
         Ok(QuotaList { quotas: accounts.into_iter().filter_map(|view| self.quota_view(view)).collect() })
     }
 
@@ -206,6 +264,14 @@ impl Front for RegionApi {
 
     async fn follow_events(&self) -> Result<Stream<EventView>, Problem> {
         Ok(self.region.events.follow().boxed_local())
+    }
+
+    async fn actors(&self) -> Result<ActorList, Problem> {
+        let actors = self.region.actors().ok_or_else(not_ready)?;
+        let mut statuses = vec![actors.allocator.status()];
+        statuses.extend(actors.shards.iter().map(Handle::status));
+        statuses.extend(self.region.brokers.all().iter().map(Handle::status));
+        Ok(ActorList { actors: statuses.into_iter().map(actor_view).collect() })
     }
 
     async fn ready(&self) -> Ready {
@@ -263,14 +329,16 @@ impl RegionFront for RegionApi {
         let api = Self { region: Arc::clone(&self.region) };
         let after = stream::unfold((changes, api), |(mut changes, api)| async move {
             loop {
-                match changes.recv().await {
-                    Ok(job) => {
-                        if let Ok(Some(status)) = api.slice_status(job).await {
-                            return Some((status, (changes, api)));
-                        }
+                // When anything is missed the stream ends: the watcher asks again and gets everything.
+                let Ok(job) = changes.recv().await else { return None };
+                match api.slice_status(job).await {
+                    Ok(Some(status)) => return Some((status, (changes, api))),
+                    // Deleted: there is nothing to tell of it.
+                    Ok(None) => {}
+                    Err(problem) => {
+                        tracing::debug!(problem = problem.detail, "a watcher of statuses has to begin anew");
+                        return None;
                     }
-                    // The watcher asks again and gets everything.
-                    Err(RecvError::Lagged(_) | RecvError::Closed) => return None,
                 }
             }
         });

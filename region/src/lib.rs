@@ -24,6 +24,8 @@ mod outbox;
 mod region;
 mod roles;
 mod run;
+#[cfg(test)]
+mod tests;
 mod views;
 
 pub use brokers::DATACENTERS_MAX;

@@ -1,4 +1,14 @@
 //! The links that hosts hold open to this node: one session each, orders down, reports up.
+//!
+//! ```text
+//!   admit ──▶ waits for the end of an older session ──▶ serves ──▶ over: out of the list, logs end
+//!                            ▲                                        │
+//!                            └────────────── told by ─────────────────┘
+//! ```
+//!
+//! A session says nothing before the older one of its host has said its last, so what a shard hears of a host last is
+//! what the host said last. A link never waits for a shard: what a shard has no room for is owed to it, and paid with
+//! all that the host has, once there is room.
 
 mod logs;
 mod session;
@@ -7,24 +17,23 @@ pub(crate) use logs::LogError;
 pub(crate) use session::open;
 
 use polder_core::message::HostOrder;
-use polder_types::{BootId, ContainerId, ContainerPhase, ContainerStatus, HostId};
+use polder_types::{BootId, ContainerId, ContainerPhase, ContainerStatus, HostId, ShardId};
 use polder_wire::{LogChunk, ToHost};
 use std::{
-    collections::BTreeMap,
-    sync::{
-        Arc, Mutex, PoisonError, RwLock,
-        atomic::{AtomicU64, Ordering},
-    },
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, PoisonError, RwLock, atomic::AtomicU64},
 };
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, watch};
 
 /// Messages that may wait for one host. What does not fit is dropped: whoever ordered it orders it again until the
 /// host reports it done.
 pub(crate) const QUEUE_MAX: usize = 4096;
+/// Containers of a host that a link remembers; a host that reports more is faulty, and its link is closed.
+pub(crate) const CONTAINERS_MAX: usize = 64 << 10;
 /// Logs that may be read over one link at a time.
-pub(crate) const LOGS_PER_HOST_MAX: usize = 64;
-/// Pieces of a log that may wait for a slow reader before reading it is given up.
-const LOG_CHUNKS_MAX: usize = 256;
+pub(crate) const LOGS_PER_HOST_MAX: usize = 16;
+/// Pieces of a log that may wait for a slow reader before reading it is given up: a whole log that a host keeps.
+const LOG_CHUNKS_MAX: usize = 96;
 
 /// One host's open link.
 #[derive(Debug)]
@@ -32,10 +41,16 @@ pub(crate) struct Link {
     pub(crate) session: u64,
     /// Told when a newer session has taken this one's place.
     replaced: Notify,
+    /// Whether it has said its last.
+    over: watch::Sender<bool>,
     /// What the host last said of its containers, so that a restored shard can be told without asking the host.
     seen: Mutex<Seen>,
+    /// Shards that are to be told all of it.
+    owed: Mutex<BTreeSet<ShardId>>,
+    owing: Notify,
     to_host: mpsc::Sender<ToHost>,
-    logs: Mutex<BTreeMap<u64, mpsc::Sender<LogChunk>>>,
+    /// None when the link is over: no piece of a log can come any more.
+    logs: Mutex<Option<BTreeMap<u64, mpsc::Sender<LogChunk>>>>,
     next_log: AtomicU64,
 }
 
@@ -48,6 +63,22 @@ struct Seen {
 }
 
 impl Link {
+    fn new(session: u64) -> (Self, mpsc::Receiver<ToHost>) {
+        let (to_host, queue) = mpsc::channel(QUEUE_MAX);
+        let link = Self {
+            session,
+            replaced: Notify::new(),
+            over: watch::Sender::new(false),
+            seen: Mutex::default(),
+            owed: Mutex::default(),
+            owing: Notify::new(),
+            to_host,
+            logs: Mutex::new(Some(BTreeMap::new())),
+            next_log: AtomicU64::new(1),
+        };
+        (link, queue)
+    }
+
     /// Sends if there is room.
     pub(crate) fn send(&self, message: ToHost) -> bool {
         self.to_host.try_send(message).is_ok()
@@ -63,33 +94,57 @@ impl Link {
         *self.seen() = Seen { boot: Some(boot), containers };
     }
 
-    /// Takes changes.
-    fn learn(&self, statuses: &[ContainerStatus]) {
+    /// Takes changes. False when there is no room for so many containers.
+    fn learn(&self, statuses: &[ContainerStatus]) -> bool {
         let mut seen = self.seen();
         for status in statuses {
             seen.containers.insert(status.id.clone(), status.phase.clone());
         }
+        seen.containers.len() <= CONTAINERS_MAX
     }
 
-    /// The host's boot and containers, once it has said them.
-    pub(crate) fn inventory(&self) -> Option<(BootId, Vec<ContainerStatus>)> {
+    /// Whether the host has said what it has.
+    fn is_listed(&self) -> bool {
+        self.seen().boot.is_some()
+    }
+
+    /// The host's boot and those of its containers that `of` picks, once it has said them.
+    fn inventory(&self, of: impl Fn(&ContainerId) -> bool) -> Option<(BootId, Vec<ContainerStatus>)> {
         let seen = self.seen();
-        let statuses = seen
-            .containers
-            .iter()
-            .map(|(id, phase)| ContainerStatus { id: id.clone(), phase: phase.clone() })
-            .collect();
-        Some((seen.boot.clone()?, statuses))
+        let boot = seen.boot.clone()?;
+        let picked = seen.containers.iter().filter(|(id, _)| of(id));
+        Some((boot, picked.map(|(id, phase)| ContainerStatus { id: id.clone(), phase: phase.clone() }).collect()))
     }
 
-    fn logs(&self) -> std::sync::MutexGuard<'_, BTreeMap<u64, mpsc::Sender<LogChunk>>> {
-        self.logs.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Has a shard told all that the host has of it, behind whatever the host has said so far.
+    pub(crate) fn owe(&self, shard: ShardId) {
+        self.owed.lock().unwrap_or_else(PoisonError::into_inner).insert(shard);
+        self.owing.notify_one();
+    }
+
+    fn take_owed(&self) -> BTreeSet<ShardId> {
+        std::mem::take(&mut *self.owed.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Waits until the link has said its last.
+    async fn ended(&self) {
+        // It can't fail: the sender is in `self`.
+        let _ = self.over.subscribe().wait_for(|over| *over).await;
     }
 }
 
 /// All open links.
 #[derive(Debug, Default)]
 pub(crate) struct Links(RwLock<BTreeMap<HostId, Arc<Link>>>);
+
+/// A session that is the host's link now.
+struct Admitted {
+    link: Arc<Link>,
+    /// What is to be sent to the host.
+    queue: mpsc::Receiver<ToHost>,
+    /// The session whose place it took.
+    older: Option<Arc<Link>>,
+}
 
 impl Links {
     /// The link of a host, if it has one.
@@ -107,37 +162,71 @@ impl Links {
     }
 
     /// Makes a session the host's link, unless a newer one is there.
-    fn admit(&self, host: &HostId, session: u64) -> Option<(Arc<Link>, mpsc::Receiver<ToHost>)> {
+    fn admit(&self, host: &HostId, session: u64) -> Option<Admitted> {
         let mut links = self.0.write().unwrap_or_else(PoisonError::into_inner);
         if links.get(host).is_some_and(|link| link.session >= session) {
             return None;
         }
-        let (to_host, queue) = mpsc::channel(QUEUE_MAX);
-        let link = Arc::new(Link {
-            session,
-            replaced: Notify::new(),
-            seen: Mutex::default(),
-            to_host,
-            logs: Mutex::default(),
-            next_log: AtomicU64::new(1),
-        });
-        if let Some(older) = links.insert(host.clone(), Arc::clone(&link)) {
+        let (link, queue) = Link::new(session);
+        let link = Arc::new(link);
+        let older = links.insert(host.clone(), Arc::clone(&link));
+        if let Some(older) = &older {
             older.replaced.notify_one();
         }
-        Some((link, queue))
+        Some(Admitted { link, queue, older })
     }
 
-    /// Forgets a session, unless a newer one has taken its place.
-    fn dismiss(&self, host: &HostId, session: u64) {
-        let mut links = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        if links.get(host).is_some_and(|link| link.session == session) {
-            links.remove(host);
+    /// Forgets a session, unless a newer one has taken its place, and says to all who wait that it is over.
+    fn dismiss(&self, host: &HostId, link: &Link) {
+        {
+            let mut links = self.0.write().unwrap_or_else(PoisonError::into_inner);
+            if links.get(host).is_some_and(|newest| newest.session == link.session) {
+                links.remove(host);
+            }
         }
+        link.end_logs();
+        link.over.send_replace(true);
     }
 }
 
-impl Link {
-    fn next_log_id(&self) -> u64 {
-        self.next_log.fetch_add(1, Ordering::Relaxed)
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::FutureExt as _;
+    use polder_types::{Epoch, TaskId, Timestamp};
+
+    fn host() -> HostId {
+        "h1".parse().unwrap()
+    }
+
+    #[test]
+    fn the_highest_session_speaks_and_waits_for_the_older_ones_last_word() {
+        let links = Links::default();
+        let first = links.admit(&host(), 5).unwrap();
+        assert!(first.older.is_none());
+        assert!(links.admit(&host(), 5).is_none() && links.admit(&host(), 4).is_none());
+        let second = links.admit(&host(), 6).unwrap();
+        assert!(first.link.replaced.notified().now_or_never().is_some(), "told even before it listens");
+        let older = second.older.unwrap();
+        assert!(older.ended().now_or_never().is_none());
+        links.dismiss(&host(), &first.link);
+        assert!(older.ended().now_or_never().is_some());
+        assert_eq!(links.get(&host()).unwrap().session, 6, "the end of an old session is not the end of the new one");
+        links.dismiss(&host(), &second.link);
+        assert!(links.get(&host()).is_none());
+    }
+
+    #[test]
+    fn a_host_can_not_fill_memory() {
+        let (link, _queue) = Link::new(1);
+        let task: TaskId = "a/b/0".parse().unwrap();
+        let status = |epoch| ContainerStatus {
+            id: ContainerId { task: task.clone(), epoch: Epoch(epoch) },
+            phase: ContainerPhase::Running { started_at: Timestamp(1), pid: 1, ready: true },
+        };
+        let all: Vec<_> = (0..CONTAINERS_MAX as u64).map(status).collect();
+        assert!(link.learn(&all));
+        assert!(link.learn(&[status(0)]), "one that is known needs no room");
+        assert!(!link.learn(&[status(CONTAINERS_MAX as u64)]));
     }
 }

@@ -1,31 +1,47 @@
 //! What every part of a region node can reach: its actors, its links, and what waits for answers.
 
-use crate::{brokers::Brokers, config::RegionConfig, links::Links, views::Addresses};
+use crate::{
+    brokers::{Brokers, Listener},
+    config::RegionConfig,
+    links::Links,
+    views::Addresses,
+};
 use polder_core::{
     allocator::{self, Allocator},
-    broker,
+    broker::{self, Broker},
     job_shard::{self, JobShard},
     message::{DrainAttestation, HostNotice, HostOrder, Notice, ReplyId},
 };
-use polder_node::{EventLog, NoAnswer, Replies};
-use polder_shell::{Clock, Handle};
+use polder_node::{EventLog, NoAnswer, READ_TIMEOUT, Replies, Seat};
+use polder_shell::{Clock, Handle, Panic, PortError};
 use polder_store::{
     Store,
+    owner::OwnerKey,
     registry::{self, HostRecord},
 };
 use polder_types::{BootId, HostId, HostInfo, Incarnation, JobId, ShardId, TaskId, Timestamp};
 use std::{
     collections::{BTreeMap, BTreeSet},
+    fmt,
     sync::{Arc, Mutex, OnceLock, PoisonError, RwLock},
+    time::Duration,
 };
 use tokio::sync::broadcast;
 
 /// Changes of slices that a slow watcher may lag behind before it is told to read them all again.
 const SLICE_CHANGES_MAX: usize = 4096;
 
+/// Hosts of which a broker tells in one piece, between two of its steps.
+const REPEAT_PIECE_MAX: usize = 1024;
+/// How long is waited for room for the next piece, and how often before it is left for later.
+const REPEAT_PAUSE: Duration = Duration::from_millis(10);
+const REPEAT_TRIES_MAX: u32 = 100;
+
 /// The actors of the region that this node runs.
 #[derive(Debug)]
 pub(crate) struct Actors {
+    /// Through which they are owned.
+    pub(crate) seat: Arc<Seat>,
     pub(crate) allocator: Handle<Allocator>,
     /// By shard number.
     pub(crate) shards: Vec<Handle<JobShard>>,
@@ -105,6 +121,15 @@ impl Region {
         self.events.add(self.now(), notice);
     }
 
+    /// Tells people that a step of an actor was undone.
+    pub(crate) fn step_failed(&self, actor: &OwnerKey, blame: Option<&impl fmt::Display>, panic: &Panic) {
+        self.notice(Notice {
+            kind: "step_failed",
+            subject: blame.map_or_else(|| actor.to_string(), ToString::to_string),
+            message: format!("a step of {actor} failed and was undone: {panic}"),
+        });
+    }
+
     // ---- shards ----
 
     pub(crate) fn shard_ids(&self) -> impl Iterator<Item = ShardId> + use<> {
@@ -124,20 +149,10 @@ impl Region {
         self.shard(self.shard_of(job))
     }
 
-    /// Tells a shard, waiting for room.
-    pub(crate) async fn tell_shard(&self, shard: ShardId, event: job_shard::Event) {
-        let Some(handle) = self.shard(shard) else { return };
-        if handle.port().send(event).await.is_err() {
-            tracing::debug!(%shard, "told a shard that was stopped");
-        }
-    }
-
-    /// Tells a shard if it has room: for what is repeated anyway.
-    pub(crate) fn try_tell_shard(&self, shard: ShardId, event: job_shard::Event) {
-        let Some(handle) = self.shard(shard) else { return };
-        if handle.port().try_send(event).is_err() {
-            tracing::warn!(%shard, "a shard's inbox is full: dropped an event that will come again");
-        }
+    /// Tells a shard if it has room. False if it has none: then it must hear of it another way.
+    pub(crate) fn try_tell_shard(&self, shard: ShardId, event: job_shard::Event) -> bool {
+        // One that was stopped hears nothing any more.
+        self.shard(shard).is_none_or(|handle| !is_full(handle.port().try_send(event)))
     }
 
     /// Asks the shard that owns a job, and waits for its answer.
@@ -170,19 +185,6 @@ impl Region {
         self.slice_changes.subscribe()
     }
 
-    // ---- allocator ----
-
-    /// Tells the allocator if it has room.
-    ///
-    /// # Errors
-    /// When it has none, or this node has no allocator; the event comes back.
-    pub(crate) fn try_tell_allocator(&self, event: allocator::Event) -> Result<(), allocator::Event> {
-        match self.actors() {
-            Some(actors) => actors.allocator.port().try_send(event).map_err(polder_shell::PortError::into_event),
-            None => Err(event),
-        }
-    }
-
     // ---- hosts ----
 
     pub(crate) fn addresses(&self) -> Addresses {
@@ -213,20 +215,73 @@ impl Region {
     pub(crate) fn spread_host_notice(&self, notice: &HostNotice) {
         let (host, address) = (notice.info.id.clone(), notice.info.address.clone());
         self.addresses.write().unwrap_or_else(PoisonError::into_inner).insert(host, address);
-        if self.try_tell_allocator(allocator::Event::Host(notice.clone())).is_err() {
-            self.brokers.repeat_later();
-        }
-        for shard in self.shard_ids() {
-            let Some(handle) = self.shard(shard) else { continue };
-            if handle.port().try_send(job_shard::Event::HostNotice(notice.clone())).is_err() {
-                self.brokers.repeat_later();
+        for listener in self.listeners() {
+            if !self.tell_listener(listener, notice.clone()) {
+                self.brokers.missed(listener);
             }
         }
     }
 
+    /// All who are told how hosts are.
+    pub(crate) fn listeners(&self) -> impl Iterator<Item = Listener> + use<> {
+        std::iter::once(Listener::Allocator).chain(self.shard_ids().map(Listener::Shard))
+    }
+
+    /// Tells a listener how a host is, if it has room.
+    fn tell_listener(&self, listener: Listener, notice: HostNotice) -> bool {
+        match listener {
+            Listener::Shard(shard) => self.try_tell_shard(shard, job_shard::Event::HostNotice(notice)),
+            Listener::Allocator => self
+                .actors()
+                .is_none_or(|actors| !is_full(actors.allocator.port().try_send(allocator::Event::Host(notice)))),
+        }
+    }
+
+    /// Says to a listener how every host is. False when it had no room for so long that this must be tried again.
+    ///
+    /// Each piece is said by the broker itself, between two of its steps, so that it can't come behind something newer.
+    pub(crate) async fn repeat_notices(self: &Arc<Self>, listener: Listener) -> bool {
+        for broker in self.brokers.all() {
+            let mut after: Option<HostId> = None;
+            let mut patience = REPEAT_TRIES_MAX;
+            loop {
+                let (region, from) = (Arc::clone(self), after.clone());
+                let said = broker.query(move |broker| region.repeat_piece(broker, listener, from));
+                // A broker that can't be read now is being restored: then it says everything itself.
+                let Ok(Ok((last, more))) = tokio::time::timeout(READ_TIMEOUT, said).await else { break };
+                if !more {
+                    break;
+                }
+                patience = if last == after { patience.saturating_sub(1) } else { REPEAT_TRIES_MAX };
+                if patience == 0 {
+                    return false;
+                }
+                if last == after {
+                    tokio::time::sleep(REPEAT_PAUSE).await;
+                }
+                after = last;
+            }
+        }
+        true
+    }
+
+    /// Says how the hosts behind `from` are, as many as there is room and time for. The last of which it was said, and
+    /// whether there are more.
+    fn repeat_piece(&self, broker: &Broker, listener: Listener, from: Option<HostId>) -> (Option<HostId>, bool) {
+        let mut last = from.clone();
+        for (number, notice) in broker.notices_after(from.as_ref()).enumerate() {
+            let host = notice.info.id.clone();
+            if number == REPEAT_PIECE_MAX || !self.tell_listener(listener, notice) {
+                return (last, true);
+            }
+            last = Some(host);
+        }
+        (last, false)
+    }
+
     /// A host's link said what the host is. Starts the broker of its datacenter if there is none yet.
     pub(crate) async fn host_linked(
-        &self,
+        self: &Arc<Self>,
         info: HostInfo,
         boot: BootId,
         session: broker::Session,
@@ -234,7 +289,9 @@ impl Region {
     ) -> Result<(), String> {
         let port = self.brokers.of_datacenter(&info.datacenter).await?;
         self.brokers.learn(&info.id, &info.datacenter)?;
-        self.register(&info, &boot).await;
+        // Aside: whether a host is heard must not depend on how fast the store writes.
+        let (region, record) = (Arc::clone(self), (info.clone(), boot.clone()));
+        actix_web::rt::spawn(async move { region.register(&record.0, &record.1).await });
         let linked = broker::Event::HostLinked { info: Box::new(info), boot, session, drain };
         port.send(linked).await.map_err(|_| "this node is stopping".to_owned())
     }
@@ -294,10 +351,14 @@ impl Region {
         Some(answer)
     }
 
-    /// Tells a shard what a host with an open link runs of it.
+    /// Has a shard told what a host runs of it, if the host has an open link.
     pub(crate) fn tell_inventory(&self, shard: ShardId, host: &HostId) {
-        let Some((boot, statuses)) = self.links.get(host).and_then(|link| link.inventory()) else { return };
-        let statuses = statuses.into_iter().filter(|status| self.shard_of(&status.id.task.job) == shard).collect();
-        self.try_tell_shard(shard, job_shard::Event::HostListed { host: host.clone(), boot, statuses });
+        if let Some(link) = self.links.get(host) {
+            link.owe(shard);
+        }
     }
+}
+
+fn is_full<E>(sent: Result<(), PortError<E>>) -> bool {
+    sent.is_err_and(|error| error.is_full())
 }

@@ -9,8 +9,8 @@ use crate::{
     roles::{AllocatorRole, BrokerRole, ShardRole},
 };
 use actix_web::web::{self, ServiceConfig};
+use futures::future::join_all;
 use polder_api::server::{RegionFront, configure_region};
-use polder_core::{allocator, job_shard};
 use polder_node::{Node, NodeError, Seat, Server, Setup, open_store};
 use polder_shell::{ActorOptions, Group, SpawnError, SystemClock};
 use polder_store::{
@@ -20,8 +20,11 @@ use polder_store::{
 };
 use polder_types::{DatacenterId, ShardId};
 use polder_wire::LINK_PATH;
-use std::{collections::BTreeSet, future::Future, pin::pin, sync::Arc, time::Duration};
-use tokio::sync::mpsc;
+use std::{
+    collections::BTreeSet, convert::Infallible, future::Future, ops::RangeInclusive, pin::pin, sync::Arc,
+    time::Duration,
+};
+use tokio::{sync::mpsc, time::MissedTickBehavior};
 
 /// Events that can wait for a shard or broker.
 const SHARD_INBOX_MAX: usize = 8192;
@@ -94,10 +97,11 @@ async fn own_and_work(region: &Arc<Region>, node: &Node) -> Result<(), NodeError
         start_broker(region, &seat, &root, datacenter)?;
     }
     let mut upkeep = pin!(stage.upkeep());
-    let mut repeat = tokio::time::interval(REPEAT_TICK);
+    let mut repeat = pin!(repeat_what_was_missed(region));
     loop {
         tokio::select! {
             failed = &mut upkeep => return Err(failed),
+            never = &mut repeat => match never {},
             start = next_start(&mut starts) => {
                 let StartBroker { datacenter, answer } = start;
                 let known = region.brokers.has(&datacenter);
@@ -105,9 +109,6 @@ async fn own_and_work(region: &Arc<Region>, node: &Node) -> Result<(), NodeError
                 // The link that asked may be gone.
                 let _ = answer.send(started.map_err(|error| error.to_string()));
             }
-            _ = repeat.tick() => if region.brokers.take_missed() {
-                repeat_notices(region).await;
-            },
         }
     }
 }
@@ -131,14 +132,15 @@ fn start_actors(region: &Arc<Region>, seat: &Arc<Seat>, root: &Group) -> Result<
         })
         .collect();
     region.set_actors(Actors {
+        seat: Arc::clone(seat),
         allocator: allocator.handle().clone(),
         shards: shards.iter().map(|(_, shard)| shard.handle().clone()).collect(),
     });
     let (its_region, its_seat) = (Arc::clone(region), Arc::clone(seat));
-    allocator.start(move |handle| AllocatorRole::new(Arc::clone(&its_region), Arc::clone(&its_seat), handle))?;
+    allocator.start(move |_| AllocatorRole::new(Arc::clone(&its_region), Arc::clone(&its_seat)))?;
     for (shard, prepared) in shards {
         let (its_region, its_seat) = (Arc::clone(region), Arc::clone(seat));
-        prepared.start(move |handle| ShardRole::new(Arc::clone(&its_region), Arc::clone(&its_seat), shard, handle))?;
+        prepared.start(move |_| ShardRole::new(Arc::clone(&its_region), Arc::clone(&its_seat), shard))?;
     }
     Ok(())
 }
@@ -164,29 +166,33 @@ async fn known_datacenters(store: &dyn Store) -> Result<BTreeSet<DatacenterId>, 
     Ok(names.filter_map(|name| name.parse().ok()).collect())
 }
 
-/// Says again, to everybody, how every host is.
-async fn repeat_notices(region: &Region) {
-    for broker in region.brokers.all() {
-        let Ok(notices) = broker.query(|broker| broker.notices().collect::<Vec<_>>()).await else { continue };
-        for notice in notices {
-            if let Some(actors) = region.actors() {
-                // A stopped allocator needs no news.
-                let _ = actors.allocator.port().send(allocator::Event::Host(notice.clone())).await;
+/// Says again how every host is, to those who missed it. Apart from all else: who has no room may have none for long.
+async fn repeat_what_was_missed(region: &Arc<Region>) -> Infallible {
+    let mut tick = tokio::time::interval(REPEAT_TICK);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tick.tick().await;
+        join_all(region.brokers.take_missed().into_iter().map(|listener| async move {
+            if !region.repeat_notices(listener).await {
+                region.brokers.missed(listener);
             }
-            for shard in region.shard_ids() {
-                region.tell_shard(shard, job_shard::Event::HostNotice(notice.clone())).await;
-            }
-        }
+        }))
+        .await;
     }
 }
 
 /// The number of shards that the region was created with; `wanted` if it is created now.
-async fn settle_shards(store: &dyn Store, wanted: u16) -> Result<u16, RunError> {
+pub(crate) async fn settle_shards(store: &dyn Store, wanted: u16) -> Result<u16, RunError> {
     let bad = |why: String| RunError::Shards { why };
+    if !SHARDS.contains(&wanted) {
+        return Err(bad(format!("{wanted} are asked for, and it must be 1 to {}", SHARDS.end())));
+    }
     for _ in 0..3 {
         if let Some(entry) = store.get(SHARDS_KEY).await.map_err(NodeError::from)? {
             let number = str::from_utf8(&entry.value).ok().and_then(|text| text.parse().ok());
-            return number.ok_or_else(|| bad(format!("`{SHARDS_KEY}` should hold a number")));
+            return number
+                .filter(|number| SHARDS.contains(number))
+                .ok_or_else(|| bad(format!("`{SHARDS_KEY}` should hold a number from 1 to {}", SHARDS.end())));
         }
         let put = Op::put(SHARDS_KEY, wanted.to_string());
         let txn = Txn::new(vec![Compare::absent(SHARDS_KEY)], vec![put]).map_err(|error| bad(error.to_string()))?;
@@ -198,6 +204,9 @@ async fn settle_shards(store: &dyn Store, wanted: u16) -> Result<u16, RunError> 
     }
     Err(bad("the store changed under three attempts".to_owned()))
 }
+
+/// How many shards a region may have.
+const SHARDS: RangeInclusive<u16> = 1..=SHARDS_MAX.0;
 
 /// The highest number of shards that keys have room for.
 pub const SHARDS_MAX: ShardId = ShardId(0xfff);

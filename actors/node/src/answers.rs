@@ -21,6 +21,14 @@ impl From<NoAnswer> for Problem {
     }
 }
 
+/// What to say when a machine can't be read; `stopped` when there is none.
+pub fn unread(error: QueryError, stopped: impl FnOnce() -> Problem) -> Problem {
+    match error {
+        QueryError::Closed => stopped(),
+        QueryError::Panicked => Problem::new(Code::Internal, "reading the state failed; the node's log says where"),
+    }
+}
+
 /// Reads a machine for an answer.
 ///
 /// # Errors
@@ -32,10 +40,7 @@ pub async fn read_machine<M: Machine, T: Send + 'static>(
 ) -> Result<T, Problem> {
     match tokio::time::timeout(READ_TIMEOUT, machine.query(read)).await {
         Ok(Ok(answer)) => Ok(answer),
-        Ok(Err(QueryError::Closed)) => Err(stopped()),
-        Ok(Err(QueryError::Panicked)) => {
-            Err(Problem::new(Code::Internal, "reading the state failed; the node's log says where"))
-        }
+        Ok(Err(error)) => Err(unread(error, stopped)),
         Err(_) => {
             let detail = format!("{} could not be read in time: {}", machine.name(), machine.status().state);
             Err(Problem::new(Code::NotReady, detail).with_hint("try again in a moment"))

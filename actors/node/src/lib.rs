@@ -24,6 +24,7 @@
 //! It knows no machine, and must never decide anything that one of them should.
 #![deny(missing_docs)]
 
+mod actors;
 mod answers;
 mod codec;
 mod config;
@@ -34,7 +35,8 @@ mod replies;
 mod seat;
 mod server;
 
-pub use answers::{READ_TIMEOUT, page, read_machine};
+pub use actors::actor_view;
+pub use answers::{READ_TIMEOUT, page, read_machine, unread};
 pub use codec::{read, read_all, unreadable, value};
 pub use config::{LEASE_TTL_DEFAULT, StoreConfig, open_store};
 pub use events::{EVENTS_KEPT_MAX, EventLog};

@@ -3,9 +3,9 @@
 use super::{Client, ClientError, Stream, sse};
 use crate::{
     dto::{
-        ApplyResponse, DrainRequest, DrainView, EventList, EventView, HostList, HostView, JobList, JobStatus,
-        JobSummary, LogQuery, Page, QuotaList, QuotaRequest, QuotaView, Ready, SliceList, SliceStatus, StopResponse,
-        WhyView,
+        ActorList, ApplyResponse, DrainRequest, DrainView, EventList, EventView, HostList, HostView, JobList,
+        JobStatus, JobSummary, LogQuery, Page, QuotaList, QuotaRequest, QuotaView, Ready, SliceList, SliceStatus,
+        StopResponse, WhyView,
     },
     job_file::JobFile,
     limits, paths,
@@ -174,6 +174,11 @@ impl Client {
     pub async fn watch_status(&self) -> Result<Stream<SliceStatus>, ClientError> {
         let response = self.open(self.request(Method::GET, paths::STATUS_WATCH)).await?;
         Ok(sse::events(self.clone(), response))
+    }
+
+    /// Every actor of a node.
+    pub async fn actors(&self) -> Result<ActorList, ClientError> {
+        self.get(paths::ACTORS).await
     }
 
     /// Whether the process can do its work. One that says it can't is an answer as well.

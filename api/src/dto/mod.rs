@@ -20,7 +20,7 @@ pub use job::{
     ApplyResponse, ExitView, JobList, JobStatus, JobSummary, PartState, PortView, RegionPart, SliceList, SliceStatus,
     StopResponse, TaskPhase, TaskView, Wait, WaitCount,
 };
-pub use node::{Check, Ready};
+pub use node::{ActorList, ActorView, Check, Ready};
 pub use query::{LogQuery, Page};
 pub use quota::{QuotaList, QuotaPart, QuotaRequest, QuotaView};
 pub use why::{Rejection, WhyView};

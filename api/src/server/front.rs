@@ -2,8 +2,9 @@
 
 use crate::{
     dto::{
-        ApplyResponse, DrainRequest, DrainView, EventList, EventView, HostList, HostView, JobList, JobStatus, LogQuery,
-        Page, QuotaList, QuotaRequest, QuotaView, Ready, SliceList, SliceStatus, StopResponse, WhyView,
+        ActorList, ApplyResponse, DrainRequest, DrainView, EventList, EventView, HostList, HostView, JobList,
+        JobStatus, LogQuery, Page, QuotaList, QuotaRequest, QuotaView, Ready, SliceList, SliceStatus, StopResponse,
+        WhyView,
     },
     problem::Problem,
 };
@@ -50,6 +51,8 @@ pub trait Front: Send + Sync + 'static {
     async fn events(&self) -> Result<EventList, Problem>;
     /// The latest events and what happens from now on.
     async fn follow_events(&self) -> Result<Stream<EventView>, Problem>;
+    /// Every actor of this process.
+    async fn actors(&self) -> Result<ActorList, Problem>;
     /// Whether this process can do its work.
     async fn ready(&self) -> Ready;
 }

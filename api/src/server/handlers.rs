@@ -3,8 +3,8 @@
 use super::{answer::ProblemResponse, front::Front, region::mismatch, stream};
 use crate::{
     dto::{
-        ApplyResponse, DrainRequest, DrainView, EventList, HostList, HostView, JobList, JobStatus, LogQuery, Page,
-        QuotaList, QuotaRequest, QuotaView, Ready, StopResponse, WhyView,
+        ActorList, ApplyResponse, DrainRequest, DrainView, EventList, HostList, HostView, JobList, JobStatus, LogQuery,
+        Page, QuotaList, QuotaRequest, QuotaView, Ready, StopResponse, WhyView,
     },
     job_file::{self, Format, JobFile},
     limits, paths,
@@ -286,6 +286,12 @@ pub(super) async fn events(front: Data<dyn Front>, query: Query<EventQuery>) -> 
 #[utoipa::path(get, path = paths::HEALTHZ, tag = "node", responses((status = 200, body = String)))]
 pub(super) async fn healthz() -> &'static str {
     "ok\n"
+}
+
+/// Every actor of this node, with its state and its mailbox.
+#[utoipa::path(get, path = paths::ACTORS, tag = "node", responses((status = 200, body = ActorList)))]
+pub(super) async fn actors(front: Data<dyn Front>) -> JsonAnswer<ActorList> {
+    json(front.actors().await)
 }
 
 /// Whether the process can do its work.

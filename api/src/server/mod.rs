@@ -82,6 +82,7 @@ fn common(config: &mut ServiceConfig, front: Arc<dyn Front>) {
         .service(resource(paths::QUOTAS).get(handlers::quotas))
         .service(resource(paths::QUOTA).get(handlers::quota).put(handlers::put_quota))
         .service(resource(paths::EVENTS).get(handlers::events))
+        .service(resource(paths::ACTORS).get(handlers::actors))
         .service(resource(paths::HEALTHZ).get(handlers::healthz))
         .service(resource(paths::READYZ).get(handlers::readyz))
         .default_service(web::to(nothing_here));

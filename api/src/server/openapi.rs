@@ -25,6 +25,7 @@ use utoipa::OpenApi;
         handlers::quota,
         handlers::put_quota,
         handlers::events,
+        handlers::actors,
         handlers::healthz,
         handlers::readyz
     ),

@@ -14,8 +14,8 @@ use bytes::Bytes;
 use polder_api::{
     Code, Problem,
     dto::{
-        ApplyResponse, Check, DrainRequest, DrainView, EventList, EventView, HostList, HostView, JobList, JobStatus,
-        LogQuery, Page, QuotaList, QuotaRequest, QuotaView, Ready, StopResponse, WhyView,
+        ActorList, ApplyResponse, Check, DrainRequest, DrainView, EventList, EventView, HostList, HostView, JobList,
+        JobStatus, LogQuery, Page, QuotaList, QuotaRequest, QuotaView, Ready, StopResponse, WhyView,
     },
     server::{Front, Stream},
 };
@@ -110,6 +110,12 @@ impl Front for FederationApi {
 
     async fn follow_events(&self) -> Result<Stream<EventView>, Problem> {
         Ok(self.event_stream())
+    }
+
+    async fn actors(&self) -> Result<ActorList, Problem> {
+        let actors = self.federation.actors().ok_or_else(not_ready)?;
+        let statuses = [actors.router.status(), actors.ledger.status()];
+        Ok(ActorList { actors: statuses.into_iter().map(polder_node::actor_view).collect() })
     }
 
     async fn ready(&self) -> Ready {

@@ -1,7 +1,7 @@
 //! The door: a job that is this region's own and can never run as a whole within its account's allotment is refused
 //! before it becomes a slice. What the federation sends is not held up here: it has looked at the whole.
 
-use super::{RegionApi, not_ready, unread};
+use super::{Read as _, RegionApi, not_ready};
 use polder_api::{Code, Problem};
 use polder_core::{
     allocator::Allocator,
@@ -21,13 +21,13 @@ impl RegionApi {
             let limits = accounts.into_iter().filter_map(limit);
             limits.map(|(limit, account)| (account, limit)).collect::<BTreeMap<AccountId, Amounts>>()
         };
-        let limits = actors.allocator.query(read).await.map_err(unread)?;
+        let limits = actors.allocator.read(read).await?;
         if limits.is_empty() {
             return Ok(());
         }
         for shard in &actors.shards {
             let job = spec.id.clone();
-            for (id, amounts) in shard.query(move |shard| asked(shard, &job)).await.map_err(unread)? {
+            for (id, amounts) in shard.read(move |shard| asked(shard, &job)).await? {
                 demand.add(&id, amounts);
             }
         }

@@ -1,6 +1,6 @@
 //! Hosts: what they are, and what is asked of them.
 
-use super::{RegionApi, not_ready, unread};
+use super::{Read as _, RegionApi, not_ready};
 use crate::views;
 use polder_api::{
     Code, Problem,
@@ -35,12 +35,11 @@ impl RegionApi {
         let actors = self.region.actors().ok_or_else(not_ready)?;
         let usages = actors
             .allocator
-            .query(|allocator| allocator.host_usages().map(|view| (view.host, view.used)).collect::<BTreeMap<_, _>>())
-            .await
-            .map_err(unread)?;
+            .read(|allocator| allocator.host_usages().map(|view| (view.host, view.used)).collect::<BTreeMap<_, _>>())
+            .await?;
         let mut hosts = Vec::new();
         for broker in self.region.brokers.all() {
-            let of_broker = broker.query(|broker| broker.hosts().collect::<Vec<_>>()).await.map_err(unread)?;
+            let of_broker = broker.read(|broker| broker.hosts().collect::<Vec<_>>()).await?;
             for host in of_broker {
                 let used = usages.get(&host.info.id).copied().unwrap_or_default();
                 // A list shows how a drain goes; where each task went is for whoever asks for that drain.
@@ -56,14 +55,14 @@ impl RegionApi {
     async fn broker_view(&self, host: &HostId) -> Result<broker::HostView, Problem> {
         let broker = self.region.brokers.of_host(host).ok_or_else(|| no_such_host(host))?;
         let wanted = host.clone();
-        let view = broker.query(move |broker| broker.host(&wanted)).await.map_err(unread)?;
+        let view = broker.read(move |broker| broker.host(&wanted)).await?;
         view.ok_or_else(|| no_such_host(host))
     }
 
     async fn used(&self, host: &HostId) -> Result<Usage, Problem> {
         let actors = self.region.actors().ok_or_else(not_ready)?;
         let wanted = host.clone();
-        actors.allocator.query(move |allocator| allocator.host_usage(&wanted)).await.map_err(unread)
+        actors.allocator.read(move |allocator| allocator.host_usage(&wanted)).await
     }
 
     async fn host_view(&self, host: &HostId) -> Result<HostView, Problem> {
@@ -138,12 +137,11 @@ impl RegionApi {
         for shard in &actors.shards {
             let host = host.clone();
             let of_shard = shard
-                .query(move |shard| {
+                .read(move |shard| {
                     let here = shard.charges().filter(|charge| charge.host == host);
                     here.map(|charge| charge.container.task).collect::<Vec<_>>()
                 })
-                .await
-                .map_err(unread)?;
+                .await?;
             tasks.extend(of_shard);
         }
         Ok(tasks)
@@ -159,15 +157,14 @@ impl RegionApi {
         for (job, tasks) in by_job {
             let shard = self.region.owner_of(&job).ok_or_else(not_ready)?;
             let found = shard
-                .query(move |shard| {
+                .read(move |shard| {
                     let place = |task: TaskId| {
                         let host = shard.task_view(&task)?.current?.host;
                         Some(MovedTask { task, host })
                     };
                     tasks.into_iter().filter_map(place).collect::<Vec<_>>()
                 })
-                .await
-                .map_err(unread)?;
+                .await?;
             moved.extend(found);
         }
         Ok(moved)

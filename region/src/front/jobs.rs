@@ -1,6 +1,6 @@
 //! Jobs and tasks.
 
-use super::{RegionApi, not_ready, unread};
+use super::{Read as _, RegionApi, not_ready};
 use crate::{links::LogError, views};
 use bytes::Bytes;
 use futures::{StreamExt as _, stream};
@@ -15,7 +15,10 @@ use polder_core::{
     message::TaskShape,
 };
 use polder_types::{JobId, JobSpec, Slice, SliceVersion, Slots, TaskId};
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
+
+/// How long a log may take to begin before its reader is answered without knowing how it begins.
+const FIRST_CHUNK_TIMEOUT: Duration = Duration::from_secs(2);
 
 fn refused(job: &JobId, why: &Refused) -> Problem {
     let code = match why {
@@ -38,12 +41,11 @@ impl RegionApi {
         let mut summaries = Vec::new();
         for shard in &actors.shards {
             let jobs = shard
-                .query(|shard| {
+                .read(|shard| {
                     let jobs: Vec<JobId> = shard.job_ids().cloned().collect();
                     jobs.iter().filter_map(|job| shard.job_view(job)).collect::<Vec<_>>()
                 })
-                .await
-                .map_err(unread)?;
+                .await?;
             for job in jobs {
                 let part = views::part(&self.region.config.region, &job, self.region.now());
                 summaries.push(JobSummary {
@@ -66,12 +68,11 @@ impl RegionApi {
         let shard = self.region.owner_of(&job).ok_or_else(not_ready)?;
         let wanted = job.clone();
         let found = shard
-            .query(move |shard| {
+            .read(move |shard| {
                 let spec = shard.job_record(&wanted)?.slice.spec.clone();
                 Some((spec, shard.job_view(&wanted)?, shard.task_views(&wanted)))
             })
-            .await
-            .map_err(unread)?;
+            .await?;
         let (spec, view, tasks) = found.ok_or_else(|| {
             Problem::new(Code::JobNotFound, format!("there is no job {job} in this region"))
                 .with_hint("`polder status` lists those there are")
@@ -131,7 +132,7 @@ impl RegionApi {
         let shard = self.region.owner_of(&task.job).ok_or_else(not_ready)?;
         let wanted = task.clone();
         let found = shard
-            .query(move |shard| {
+            .read(move |shard| {
                 let spec = &shard.job_record(&wanted.job)?.slice.spec;
                 let shape = TaskShape {
                     resources: spec.resources,
@@ -142,8 +143,7 @@ impl RegionApi {
                 };
                 Some((shard.task_view(&wanted)?, shape))
             })
-            .await
-            .map_err(unread)?;
+            .await?;
         let (view, shape) = found.ok_or_else(|| no_such_task(&task))?;
         let (wait, why, report) =
             (view.wait.clone(), view.current.as_ref().and_then(|c| c.why.clone()), view.report.clone());
@@ -162,7 +162,7 @@ impl RegionApi {
             None => {
                 let actors = self.region.actors().ok_or_else(not_ready)?;
                 let job = task.job.clone();
-                actors.allocator.query(move |allocator| allocator.explain(&job, &shape)).await.map_err(unread)?.report
+                actors.allocator.read(move |allocator| allocator.explain(&job, &shape)).await?.report
             }
         };
         Ok(WhyView {
@@ -184,7 +184,7 @@ impl RegionApi {
     ) -> Result<Stream<Result<Bytes, Problem>>, Problem> {
         let shard = self.region.owner_of(&task.job).ok_or_else(not_ready)?;
         let wanted = task.clone();
-        let view = shard.query(move |shard| shard.task_view(&wanted)).await.map_err(unread)?;
+        let view = shard.read(move |shard| shard.task_view(&wanted)).await?;
         let view = view.ok_or_else(|| no_such_task(&task))?;
         let host = view.current.map(|container| container.host).or_else(|| view.last_exit.map(|exit| exit.host));
         let host = host.ok_or_else(|| {
@@ -205,9 +205,10 @@ impl RegionApi {
                 Some((chunk, log))
             }
         });
-        // What is wrong from the start is an answer, not a stream that breaks off.
+        // What is wrong from the start is an answer, not a stream that breaks off. A task that prints nothing is not wrong.
         let mut chunks = chunks.boxed_local();
-        match chunks.next().await {
+        let Ok(first) = tokio::time::timeout(FIRST_CHUNK_TIMEOUT, chunks.next()).await else { return Ok(chunks) };
+        match first {
             None => Ok(stream::empty().boxed_local()),
             Some(Err(problem)) => Err(problem),
             Some(first) => Ok(stream::once(async move { first }).chain(chunks).boxed_local()),

@@ -4,7 +4,10 @@ use super::{LOG_CHUNKS_MAX, LOGS_PER_HOST_MAX, Link, Links};
 use bytes::Bytes;
 use polder_types::{HostId, TaskId};
 use polder_wire::{LogCancel, LogChunk, LogRequest, ToHost};
-use std::sync::Arc;
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, MutexGuard, PoisonError, atomic::Ordering},
+};
 use tokio::sync::mpsc;
 
 /// A log being read. Dropping it tells the host to stop.
@@ -35,10 +38,11 @@ impl Links {
         tail: Option<u32>,
     ) -> Result<LogStream, LogError> {
         let link = self.get(host).ok_or(LogError::NotLinked)?;
-        let id = link.next_log_id();
+        let id = link.next_log.fetch_add(1, Ordering::Relaxed);
         let (sender, chunks) = mpsc::channel(LOG_CHUNKS_MAX);
         {
             let mut logs = link.logs();
+            let logs = logs.as_mut().ok_or(LogError::NotLinked)?;
             if logs.len() >= LOGS_PER_HOST_MAX {
                 return Err(LogError::Busy);
             }
@@ -55,18 +59,31 @@ impl Links {
 }
 
 impl Link {
+    fn logs(&self) -> MutexGuard<'_, Option<BTreeMap<u64, mpsc::Sender<LogChunk>>>> {
+        self.logs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends all logs that are read over this link, and lets no other begin.
+    pub(super) fn end_logs(&self) {
+        self.logs().take();
+    }
+
     /// Hands a piece of a log to its reader.
     pub(super) fn deliver(&self, chunk: LogChunk) {
         let (id, last) = (chunk.id, chunk.eof || chunk.error.is_some());
-        let mut logs = self.logs();
-        let Some(reader) = logs.get(&id) else { return };
-        // A reader that is too slow loses its stream rather than hold up the link.
-        if reader.try_send(chunk).is_err() {
-            logs.remove(&id);
-            drop(logs);
+        let taken = {
+            let mut logs = self.logs();
+            let Some(logs) = logs.as_mut() else { return };
+            // A reader that is too slow loses its stream rather than hold up the link.
+            let taken = logs.get(&id).is_some_and(|reader| reader.try_send(chunk).is_ok());
+            if last || !taken {
+                logs.remove(&id);
+            }
+            taken
+        };
+        // Nobody reads it, though the host may have been told so before: that may have found no room in the queue.
+        if !taken && !last {
             self.send(ToHost::LogCancel(LogCancel { id }));
-        } else if last {
-            logs.remove(&id);
         }
     }
 }
@@ -91,9 +108,87 @@ impl LogStream {
 
 impl Drop for LogStream {
     fn drop(&mut self) {
-        self.link.logs().remove(&self.id);
+        if let Some(logs) = self.link.logs().as_mut() {
+            logs.remove(&self.id);
+        }
         if !self.ended {
             self.link.send(ToHost::LogCancel(LogCancel { id: self.id }));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::FutureExt as _;
+
+    fn chunk(id: u64, bytes: &'static [u8], eof: bool) -> LogChunk {
+        LogChunk { id, bytes: Bytes::from_static(bytes), eof, error: None }
+    }
+
+    fn now<T>(future: impl Future<Output = T>) -> Option<T> {
+        future.now_or_never()
+    }
+
+    /// A link, what is sent to its host, and a log that is being read over it.
+    fn reading(links: &Links) -> (super::super::Admitted, LogStream, LogRequest) {
+        let host = "h1".parse().unwrap();
+        let mut open = links.admit(&host, 1).unwrap();
+        let log = links.read_log(&host, "a/b/0".parse().unwrap(), true, None).unwrap();
+        let Ok(ToHost::Log(request)) = open.queue.try_recv() else { panic!("the host was not asked") };
+        (open, log, request)
+    }
+
+    #[test]
+    fn a_log_ends_when_its_host_says_so() {
+        let links = Links::default();
+        let (mut open, mut log, LogRequest { id, .. }) = reading(&links);
+        open.link.deliver(chunk(id, b"one", false));
+        open.link.deliver(chunk(id, b"two", true));
+        assert_eq!(now(log.next()), Some(Some(Ok(Bytes::from_static(b"one")))));
+        assert_eq!(now(log.next()), Some(Some(Ok(Bytes::from_static(b"two")))));
+        assert_eq!(now(log.next()), Some(None));
+        drop(log);
+        assert!(open.queue.try_recv().is_err(), "there is nothing to cancel");
+    }
+
+    #[test]
+    fn a_log_ends_with_its_link() {
+        let links = Links::default();
+        let (open, mut log, _) = reading(&links);
+        assert_eq!(now(log.next()), None);
+        links.dismiss(&"h1".parse().unwrap(), &open.link);
+        assert!(matches!(now(log.next()), Some(Some(Err(_)))));
+        assert_eq!(now(log.next()), Some(None));
+        let late = links.read_log(&"h1".parse().unwrap(), "a/b/0".parse().unwrap(), true, None);
+        assert_eq!(late.err(), Some(LogError::NotLinked));
+    }
+
+    #[test]
+    fn a_reader_that_is_too_slow_or_gone_has_the_host_stop() {
+        let links = Links::default();
+        let (mut open, mut log, LogRequest { id, .. }) = reading(&links);
+        for _ in 0..=LOG_CHUNKS_MAX {
+            open.link.deliver(chunk(id, b"x", false));
+        }
+        assert!(matches!(open.queue.try_recv(), Ok(ToHost::LogCancel(cancel)) if cancel.id == id));
+        for _ in 0..LOG_CHUNKS_MAX {
+            assert!(matches!(now(log.next()), Some(Some(Ok(_)))));
+        }
+        assert!(matches!(now(log.next()), Some(Some(Err(_)))));
+        // The host goes on, because it did not hear that: it is told again.
+        open.link.deliver(chunk(id, b"x", false));
+        assert!(matches!(open.queue.try_recv(), Ok(ToHost::LogCancel(cancel)) if cancel.id == id));
+    }
+
+    #[test]
+    fn so_many_logs_and_no_more() {
+        let links = Links::default();
+        let (_open, _log, _) = reading(&links);
+        let read = || links.read_log(&"h1".parse().unwrap(), "a/b/0".parse().unwrap(), false, None);
+        let mut logs: Vec<_> = (1..LOGS_PER_HOST_MAX).map(|_| read().unwrap()).collect();
+        assert_eq!(read().err(), Some(LogError::Busy));
+        logs.pop();
+        read().unwrap();
     }
 }

@@ -1,6 +1,6 @@
 //! One link from its hello to its end.
 
-use super::Link;
+use super::{Admitted, CONTAINERS_MAX, Link, Links};
 use crate::region::Region;
 use actix_web::{HttpRequest, HttpResponse, web};
 use actix_ws::{AggregatedMessage, AggregatedMessageStream, CloseCode, CloseReason, Session};
@@ -14,13 +14,25 @@ use polder_wire::{
     FRAME_BYTES_MAX, FRAME_MESSAGES_MAX, Hello, PROTOCOL_OLDEST, PROTOCOL_VERSION, Reject, ToHost, ToRegion, Welcome,
     pack, unpack,
 };
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
-use tokio::sync::mpsc;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    pin::pin,
+    sync::Arc,
+    time::Duration,
+};
+use tokio::{
+    sync::mpsc,
+    time::{Instant, sleep, sleep_until},
+};
 
 /// How long a host may take to say hello, and then its inventory.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
 /// A link over which nothing comes for so long is closed: the host opens a new one.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long saying goodbye may take.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
+/// How often a shard that had no room is tried again.
+const OWED_TICK: Duration = Duration::from_millis(200);
 
 /// Takes a host's link.
 pub(crate) async fn open(
@@ -35,13 +47,21 @@ pub(crate) async fn open(
     Ok(response)
 }
 
+/// Why a link ends.
+enum End {
+    /// The host is gone, or a newer link of it is there.
+    Over(String),
+    /// The host did what no host should; it is told.
+    Fault(String),
+}
+
 async fn run(mut session: Session, mut stream: AggregatedMessageStream, region: Arc<Region>) {
     let (hello, rest) = match tokio::time::timeout(HELLO_TIMEOUT, next_frame(&mut session, &mut stream)).await {
-        Ok(Ok(Some(mut first))) if !first.is_empty() => match first.remove(0) {
+        Ok(Ok(mut first)) if !first.is_empty() => match first.remove(0) {
             ToRegion::Hello(hello) => (hello, first),
             _ => return refuse(session, "the first message of a link must be a hello").await,
         },
-        Ok(Err(problem)) => return refuse(session, &problem).await,
+        Ok(Err(End::Fault(problem) | End::Over(problem))) => return refuse(session, &problem).await,
         Ok(Ok(_)) | Err(_) => return refuse(session, "no hello came").await,
     };
     if let Err(problem) = check(&hello, &region) {
@@ -49,9 +69,13 @@ async fn run(mut session: Session, mut stream: AggregatedMessageStream, region: 
         return refuse(session, &problem).await;
     }
     let host = hello.host.clone();
-    let Some((link, queue)) = region.links.admit(&host, hello.session) else {
+    let Some(Admitted { link, queue, older }) = region.links.admit(&host, hello.session) else {
         return refuse(session, "a newer link of this host is open").await;
     };
+    let open = Open { links: &region.links, host: &host, link: &link };
+    if let Some(older) = older {
+        older.ended().await;
+    }
     let welcome = ToHost::Welcome(Welcome {
         protocol: PROTOCOL_VERSION.min(hello.protocol),
         region: region.config.region.clone(),
@@ -60,17 +84,48 @@ async fn run(mut session: Session, mut stream: AggregatedMessageStream, region: 
         nodes: region.nodes(),
     });
     tracing::info!(%host, session = hello.session, "link opened");
-    let why = match write(&mut session, &[welcome]).await {
+    let end = match write(&mut session, &[welcome]).await {
         Ok(()) => {
-            serve(&mut session, &mut stream, Peer { region: &region, host: &host, link: &link }, queue, rest).await
+            let peer = Peer { region: &region, host: &host, link: &link };
+            let mut answers = session.clone();
+            tokio::select! {
+                () = link.replaced.notified() => End::Over("a newer link of this host took its place".to_owned()),
+                end = read_all(&mut answers, &mut stream, peer, rest) => end,
+                end = write_all(&mut session, queue) => end,
+            }
         }
-        Err(closed) => closed,
+        Err(end) => end,
     };
+    // From here on a newer session may speak.
+    drop(open);
+    let (End::Over(why) | End::Fault(why)) = &end;
     tracing::info!(%host, session = hello.session, "link closed: {why}");
-    region.links.dismiss(&host, link.session);
-    region.host_unlinked(&host, broker::Session(link.session)).await;
-    // The other side may be gone already.
-    let _ = session.close(Some(CloseReason { code: CloseCode::Normal, description: Some(why) })).await;
+    let closing = async {
+        match &end {
+            End::Fault(why) => refuse(session, why).await,
+            End::Over(why) => {
+                let reason = CloseReason { code: CloseCode::Normal, description: Some(why.clone()) };
+                // The other side may be gone already.
+                let _ = session.close(Some(reason)).await;
+            }
+        }
+    };
+    // One that reads nothing any more does not read that either.
+    let closing = tokio::time::timeout(CLOSE_TIMEOUT, closing);
+    let _ = tokio::join!(closing, region.host_unlinked(&host, broker::Session(link.session)));
+}
+
+/// A session that is admitted. Whichever way its task ends, it makes room for the next.
+struct Open<'a> {
+    links: &'a Links,
+    host: &'a HostId,
+    link: &'a Link,
+}
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        self.links.dismiss(self.host, self.link);
+    }
 }
 
 fn check(hello: &Hello, region: &Region) -> Result<(), String> {
@@ -98,115 +153,153 @@ fn check(hello: &Hello, region: &Region) -> Result<(), String> {
 async fn refuse(mut session: Session, reason: &str) {
     // The other side may be gone already.
     let _ = write(&mut session, &[ToHost::Reject(Reject { reason: reason.to_owned() })]).await;
-    let close = CloseReason { code: CloseCode::Policy, description: Some(reason.chars().take(100).collect()) };
+    let close = CloseReason { code: CloseCode::Policy, description: Some(reason.to_owned()) };
     let _ = session.close(Some(close)).await;
 }
 
 /// The host at the other end of a link, and what concerns it here.
 #[derive(Clone, Copy)]
 struct Peer<'a> {
-    region: &'a Region,
+    region: &'a Arc<Region>,
     host: &'a HostId,
     link: &'a Link,
 }
 
-/// Carries messages both ways until something ends the link; says what did.
-async fn serve(
+/// Sends what is queued. Apart from reading: a host that reads nothing must not keep its region from noticing that it
+/// says nothing either.
+async fn write_all(session: &mut Session, mut queue: mpsc::Receiver<ToHost>) -> End {
+    let mut batch = Vec::new();
+    while queue.recv_many(&mut batch, FRAME_MESSAGES_MAX).await > 0 {
+        if let Err(end) = write(session, &batch).await {
+            return end;
+        }
+        batch.clear();
+    }
+    End::Over("nobody sends anything any more".to_owned())
+}
+
+/// Takes what comes to whom it concerns.
+async fn read_all(
     session: &mut Session,
     stream: &mut AggregatedMessageStream,
     peer: Peer<'_>,
-    mut queue: mpsc::Receiver<ToHost>,
     first: Vec<ToRegion>,
-) -> String {
-    if let Err(problem) = take_all(peer, first).await {
-        return problem;
+) -> End {
+    let inventory_by = Instant::now() + HELLO_TIMEOUT;
+    let mut owed = BTreeSet::new();
+    if let Err(end) = take_all(peer, first).await {
+        return end;
     }
-    let mut batch = Vec::new();
     loop {
-        tokio::select! {
-            () = peer.link.replaced.notified() => return "a newer link of this host took its place".to_owned(),
-            _ = queue.recv_many(&mut batch, FRAME_MESSAGES_MAX) => {
-                if let Err(closed) = write(session, &batch).await {
-                    return closed;
+        let listed = peer.link.is_listed();
+        let silent_at = if listed { Instant::now() + IDLE_TIMEOUT } else { inventory_by };
+        let mut next = pin!(next_frame(session, stream));
+        // Until the next frame comes.
+        let frame = loop {
+            tokio::select! {
+                frame = &mut next => break frame,
+                () = sleep_until(silent_at) => {
+                    return End::Over(if listed {
+                        format!("nothing came for {} s", IDLE_TIMEOUT.as_secs())
+                    } else {
+                        format!("no inventory came within {} s", HELLO_TIMEOUT.as_secs())
+                    });
                 }
-                batch.clear();
+                () = peer.link.owing.notified() => {}
+                () = sleep(OWED_TICK), if !owed.is_empty() => {}
             }
-            frame = tokio::time::timeout(IDLE_TIMEOUT, next_frame(session, stream)) => match frame {
-                Ok(Ok(Some(messages))) => {
-                    if let Err(problem) = take_all(peer, messages).await {
-                        return problem;
-                    }
-                }
-                Ok(Ok(None)) => return "the host closed it".to_owned(),
-                Ok(Err(problem)) => return problem,
-                Err(_) => return format!("nothing came for {} s", IDLE_TIMEOUT.as_secs()),
-            },
+            owed.append(&mut peer.link.take_owed());
+            owed.retain(|shard| !pay(peer, *shard));
+        };
+        let messages = match frame {
+            Ok(messages) => messages,
+            Err(end) => return end,
+        };
+        if let Err(end) = take_all(peer, messages).await {
+            return end;
         }
     }
+}
+
+/// Tells a shard all that the host has of it. False when it has no room for that.
+fn pay(peer: Peer<'_>, shard: ShardId) -> bool {
+    let Peer { region, host, link } = peer;
+    // Before the inventory has come nothing can be said, and with it every shard is told.
+    let Some((boot, statuses)) = link.inventory(|id| region.shard_of(&id.task.job) == shard) else { return true };
+    region.try_tell_shard(shard, job_shard::Event::HostListed { host: host.clone(), boot, statuses })
 }
 
 /// Takes the messages of a frame to whom they concern.
-async fn take_all(peer: Peer<'_>, messages: Vec<ToRegion>) -> Result<(), String> {
-    for message in messages {
-        take(peer.region, peer.host, peer.link, message).await?;
-    }
+async fn take_all(peer: Peer<'_>, messages: Vec<ToRegion>) -> Result<(), End> {
+    // First of all: whatever becomes of what it says, the host is there.
     peer.region.host_heard(peer.host, broker::Session(peer.link.session));
+    for message in messages {
+        take(peer, message).await?;
+    }
     Ok(())
 }
 
-/// The messages of the next frame; none when the link is closed.
-async fn next_frame(
-    session: &mut Session,
-    stream: &mut AggregatedMessageStream,
-) -> Result<Option<Vec<ToRegion>>, String> {
+/// The messages of the next frame.
+async fn next_frame(session: &mut Session, stream: &mut AggregatedMessageStream) -> Result<Vec<ToRegion>, End> {
     loop {
         match stream.next().await {
             Some(Ok(AggregatedMessage::Binary(frame))) => {
-                return unpack(frame).map(|unpacked| Some(unpacked.messages)).map_err(|error| error.to_string());
+                return unpack(frame).map(|unpacked| unpacked.messages).map_err(|error| End::Fault(error.to_string()));
             }
             Some(Ok(AggregatedMessage::Ping(payload))) => {
-                session.pong(&payload).await.map_err(|closed| closed.to_string())?;
+                session.pong(&payload).await.map_err(|_| gone())?;
             }
             Some(Ok(AggregatedMessage::Pong(_))) => {}
-            Some(Ok(AggregatedMessage::Text(_))) => return Err("text came where frames are binary".to_owned()),
-            Some(Ok(AggregatedMessage::Close(_))) | None => return Ok(None),
-            Some(Err(error)) => return Err(error.to_string()),
+            Some(Ok(AggregatedMessage::Text(_))) => {
+                return Err(End::Fault("text came where frames are binary".to_owned()));
+            }
+            Some(Ok(AggregatedMessage::Close(_))) | None => {
+                return Err(End::Over("the host closed it".to_owned()));
+            }
+            Some(Err(error)) => return Err(End::Fault(error.to_string())),
         }
     }
 }
 
-async fn write(session: &mut Session, messages: &[ToHost]) -> Result<(), String> {
-    for frame in pack(messages).map_err(|error| error.to_string())? {
-        session.binary(frame).await.map_err(|_| "the host is gone".to_owned())?;
+fn gone() -> End {
+    End::Over("the host is gone".to_owned())
+}
+
+async fn write(session: &mut Session, messages: &[ToHost]) -> Result<(), End> {
+    for frame in pack(messages).map_err(|error| End::Over(error.to_string()))? {
+        session.binary(frame).await.map_err(|_| gone())?;
     }
     Ok(())
 }
 
 /// Takes one message of a host to whom it concerns.
-async fn take(region: &Region, host: &HostId, link: &Link, message: ToRegion) -> Result<(), String> {
+async fn take(peer: Peer<'_>, message: ToRegion) -> Result<(), End> {
+    let Peer { region, host, link } = peer;
     let session = broker::Session(link.session);
     match message {
-        ToRegion::Hello(_) => return Err("a second hello came".to_owned()),
+        ToRegion::Hello(_) => return Err(End::Fault("a second hello came".to_owned())),
         ToRegion::Log(chunk) => link.deliver(chunk),
         ToRegion::Report(HostReport::Alive) => {}
         ToRegion::Report(HostReport::Inventory { info, boot, containers, drain }) => {
             if info.id != *host {
-                return Err(format!("the host said hello as {host} and calls itself {}", info.id));
+                return Err(End::Fault(format!("the host said hello as {host} and calls itself {}", info.id)));
             }
-            link.learn_all(boot.clone(), &containers);
-            region.host_linked(info, boot.clone(), session, drain).await?;
+            region.host_linked(info, boot.clone(), session, drain).await.map_err(End::Fault)?;
+            link.learn_all(boot, &containers);
             // Every shard is told, also of nothing: that something is missing is news too.
-            let mut by_shard = split(region, containers);
-            for shard in region.shard_ids() {
-                let statuses = by_shard.remove(&shard).unwrap_or_default();
-                let listed = job_shard::Event::HostListed { host: host.clone(), boot: boot.clone(), statuses };
-                region.tell_shard(shard, listed).await;
+            for shard in region.shard_ids().filter(|shard| !pay(peer, *shard)) {
+                link.owe(shard);
             }
         }
         ToRegion::Report(HostReport::Changed { containers }) => {
-            link.learn(&containers);
+            if !link.learn(&containers) {
+                return Err(End::Fault(format!("the host has more than {CONTAINERS_MAX} containers")));
+            }
             for (shard, statuses) in split(region, containers) {
-                region.tell_shard(shard, job_shard::Event::HostReported { host: host.clone(), statuses }).await;
+                let reported = job_shard::Event::HostReported { host: host.clone(), statuses };
+                if !region.try_tell_shard(shard, reported) {
+                    link.owe(shard);
+                }
             }
         }
         ToRegion::Report(HostReport::Refused { container, why }) => {
@@ -215,7 +308,8 @@ async fn take(region: &Region, host: &HostId, link: &Link, message: ToRegion) ->
                 region.tell_broker_of(host, refused).await;
             }
             let shard = region.shard_of(&container.task.job);
-            region.tell_shard(shard, job_shard::Event::HostRefused { host: host.clone(), container, why }).await;
+            // If it is lost, the order is repeated, and refused again.
+            region.try_tell_shard(shard, job_shard::Event::HostRefused { host: host.clone(), container, why });
         }
         ToRegion::Report(HostReport::Drain(attestation)) => {
             let attested = broker::Event::DrainAttested { host: host.clone(), session, attestation };

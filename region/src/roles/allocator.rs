@@ -1,15 +1,15 @@
 //! The surroundings of the allocator.
 
-use crate::{keys, outbox::Outbox, region::Region};
+use crate::{brokers::Listener, keys, outbox::Outbox, region::Region};
 use futures::future::BoxFuture;
 use polder_core::{
-    allocator::{Allocator, Config, Delta, Effect, Event},
+    allocator::{Allocator, Config, Delta, Effect},
     job_shard::{self, TaskChunk},
     machine::Effects,
     message::PlacementAnswer,
 };
 use polder_node::{Seat, read_all};
-use polder_shell::{Commit, Handle, Journal, RestoreError, Restoring, Role};
+use polder_shell::{Commit, Journal, Panic, RestoreError, Restoring, Role};
 use polder_store::owner::OwnerKey;
 use polder_types::{JobId, ShardId, Timestamp};
 use std::{collections::BTreeMap, sync::Arc};
@@ -18,13 +18,12 @@ use std::{collections::BTreeMap, sync::Arc};
 pub(crate) struct AllocatorRole {
     region: Arc<Region>,
     seat: Arc<Seat>,
-    handle: Handle<Allocator>,
     to_shards: BTreeMap<ShardId, Outbox<job_shard::Event>>,
 }
 
 impl AllocatorRole {
-    pub(crate) fn new(region: Arc<Region>, seat: Arc<Seat>, handle: Handle<Allocator>) -> Self {
-        Self { region, seat, handle, to_shards: BTreeMap::new() }
+    pub(crate) fn new(region: Arc<Region>, seat: Arc<Seat>) -> Self {
+        Self { region, seat, to_shards: BTreeMap::new() }
     }
 
     fn tell_shard(&mut self, shard: ShardId, answer: PlacementAnswer) {
@@ -63,7 +62,8 @@ impl Role for AllocatorRole {
         }
         let allotments = read_all(&*self.region.store, keys::ALLOTMENTS).await?;
         let restored = Allocator::restore(Config::new(owned.epoch()), charges, allotments, restoring.now);
-        actix_web::rt::spawn(repeat_notices(Arc::clone(&self.region), self.handle.clone()));
+        // What brokers have said before is said again, now that somebody listens.
+        self.region.brokers.missed(Listener::Allocator);
         Ok(restored)
     }
 
@@ -82,15 +82,8 @@ impl Role for AllocatorRole {
             Effect::Notice(notice) => self.region.notice(notice),
         }
     }
-}
 
-async fn repeat_notices(region: Arc<Region>, allocator: Handle<Allocator>) {
-    for broker in region.brokers.all() {
-        let Ok(notices) = broker.query(|broker| broker.notices().collect::<Vec<_>>()).await else { continue };
-        for notice in notices {
-            if allocator.port().send(Event::Host(notice)).await.is_err() {
-                return;
-            }
-        }
+    fn poisoned(&mut self, blame: Option<&JobId>, panic: &Panic) {
+        self.region.step_failed(&OwnerKey::allocator(), blame, panic);
     }
 }

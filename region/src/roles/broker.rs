@@ -6,7 +6,7 @@ use polder_core::{
     machine::Effects,
 };
 use polder_node::{OwnerJournal, Seat, Write, read_all, value};
-use polder_shell::{Journal, RestoreError, Restoring, Role};
+use polder_shell::{Journal, Panic, RestoreError, Restoring, Role};
 use polder_store::owner::OwnerKey;
 use polder_types::{DatacenterId, HostId, Timestamp};
 use std::sync::Arc;
@@ -66,6 +66,10 @@ impl Role for BrokerRole {
             Effect::Reply { reply, result } => self.region.broker_replies.answer(reply, result),
             Effect::Notice(notice) => self.region.notice(notice),
         }
+    }
+
+    fn poisoned(&mut self, blame: Option<&HostId>, panic: &Panic) {
+        self.region.step_failed(&OwnerKey::broker(&self.datacenter), blame, panic);
     }
 
     fn culprit(&self, event: &Event) -> Option<HostId> {

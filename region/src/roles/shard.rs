@@ -1,14 +1,14 @@
 //! The surroundings of a job shard.
 
-use crate::{keys, outbox::Outbox, region::Region};
+use crate::{brokers::Listener, keys, outbox::Outbox, region::Region};
 use polder_core::{
     allocator,
     job_shard::{Config, Delta, Effect, Event, JobShard},
-    machine::Effects,
+    machine::{Effects, Machine as _},
     message::{Notice, PlacementNote},
 };
 use polder_node::{OwnerJournal, Seat, Write, read_all, value};
-use polder_shell::{Handle, Journal, Panic, RestoreError, Restoring, Role};
+use polder_shell::{Journal, Panic, RestoreError, Restoring, Role};
 use polder_store::owner::OwnerKey;
 use polder_types::{JobId, ShardId, Timestamp};
 use std::sync::Arc;
@@ -18,15 +18,14 @@ pub(crate) struct ShardRole {
     region: Arc<Region>,
     seat: Arc<Seat>,
     shard: ShardId,
-    handle: Handle<JobShard>,
     to_allocator: Option<Outbox<allocator::Event>>,
     journal: Arc<OwnerJournal<Delta>>,
 }
 
 impl ShardRole {
-    pub(crate) fn new(region: Arc<Region>, seat: Arc<Seat>, shard: ShardId, handle: Handle<JobShard>) -> Self {
+    pub(crate) fn new(region: Arc<Region>, seat: Arc<Seat>, shard: ShardId) -> Self {
         let journal = Arc::new(OwnerJournal::new(Arc::clone(&region.store), move |delta| encode(shard, delta)));
-        Self { region, seat, shard, handle, to_allocator: None, journal }
+        Self { region, seat, shard, to_allocator: None, journal }
     }
 
     fn tell_allocator(&mut self, note: PlacementNote) {
@@ -67,14 +66,16 @@ impl Role for ShardRole {
         let chunks = read_all(&**store, &keys::tasks(self.shard)).await?;
         let config = Config { shard: self.shard, owner: owned.epoch(), shards: self.region.config.shards };
         self.journal.own(owned);
-        let restored = JobShard::restore(config, jobs, chunks, restoring.now);
+        let (mut machine, mut effects) = JobShard::restore(config, jobs, chunks, restoring.now);
         // What brokers have said before is said again, now that somebody listens.
-        actix_web::rt::spawn(repeat_notices(Arc::clone(&self.region), self.handle.clone()));
+        self.region.brokers.missed(Listener::Shard(self.shard));
+        // Before anything else is done for them: the next step of such a job may fail again.
         for job in restoring.quarantined {
             let reason = format!("a step for it failed again and again; last: {}", restoring.reason);
-            self.region.try_tell_shard(self.shard, Event::Quarantine { job: job.clone(), reason });
+            let aside = machine.step(restoring.now, Event::Quarantine { job: job.clone(), reason });
+            effects.extend(aside);
         }
-        Ok(restored)
+        Ok((machine, effects))
     }
 
     fn journal(&self) -> Arc<dyn Journal<Delta>> {
@@ -127,21 +128,6 @@ impl Role for ShardRole {
     }
 
     fn poisoned(&mut self, blame: Option<&JobId>, panic: &Panic) {
-        self.region.notice(Notice {
-            kind: "step_failed",
-            subject: blame.map_or_else(|| OwnerKey::shard(self.shard).to_string(), ToString::to_string),
-            message: format!("a step failed and was undone: {panic}"),
-        });
-    }
-}
-
-async fn repeat_notices(region: Arc<Region>, shard: Handle<JobShard>) {
-    for broker in region.brokers.all() {
-        let Ok(notices) = broker.query(|broker| broker.notices().collect::<Vec<_>>()).await else { continue };
-        for notice in notices {
-            if shard.port().send(Event::HostNotice(notice)).await.is_err() {
-                return;
-            }
-        }
+        self.region.step_failed(&OwnerKey::shard(self.shard), blame, panic);
     }
 }

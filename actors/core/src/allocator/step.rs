@@ -23,7 +23,7 @@ impl Machine for Allocator {
             Event::Note(note) => self.note(now, note, &mut effects),
             Event::Host(notice) => self.host(notice),
             Event::HostForgotten(host) => self.forget_host(&host),
-            Event::AllotmentChanged(allotment) => self.allotment(allotment),
+            Event::AllotmentChanged(allotment) => self.take_allotment(allotment),
         }
         self.work(now, &mut effects);
         effects
@@ -74,7 +74,7 @@ impl Allocator {
         }
     }
 
-    fn allotment(&mut self, allotment: Allotment) {
+    fn take_allotment(&mut self, allotment: Allotment) {
         let known = self.allotments.get(&allotment.account);
         if known.is_some_and(|known| known.version > allotment.version || *known == allotment) {
             return;

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::message::{PlacementReport, RequestId, TaskShape};
 use alloc::{collections::BTreeSet, string::String, vec::Vec};
-use polder_types::{AccountId, Amounts, HostId, JobId, TaskId, Timestamp, Usage};
+use polder_types::{AccountId, Allotment, Amounts, HostId, JobId, TaskId, Timestamp, Usage};
 
 /// How an account does in this region.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,6 +104,12 @@ impl Allocator {
             limit: self.allotments.get(account).map(|allotment| allotment.limit),
             used: self.books.accounts.get(account).copied().unwrap_or_default(),
         }
+    }
+
+    /// The allotment that an account is admitted against.
+    #[must_use]
+    pub fn allotment(&self, account: &AccountId) -> Option<&Allotment> {
+        self.allotments.get(account)
     }
 
     /// Every account that uses anything or has an allotment, in order.

@@ -4,6 +4,7 @@ use alloc::{
     format,
     string::{String, ToString as _},
 };
+use core::ops::Bound;
 use polder_types::HostId;
 
 use super::{
@@ -16,7 +17,13 @@ use crate::message::HostNotice;
 impl Broker {
     /// What the allocator and the shards should know of every host: for one that was just restored.
     pub fn notices(&self) -> impl Iterator<Item = HostNotice> + '_ {
-        self.hosts.values().map(Host::notice)
+        self.notices_after(None)
+    }
+
+    /// The same for the hosts whose names come after this one: to tell many of them bit by bit.
+    pub fn notices_after(&self, host: Option<&HostId>) -> impl Iterator<Item = HostNotice> + use<'_> {
+        let from = host.map_or(Bound::Unbounded, Bound::Excluded);
+        self.hosts.range::<HostId, _>((from, Bound::Unbounded)).map(|(_, host)| host.notice())
     }
 
     /// A host as it is stored.

@@ -1,25 +1,11 @@
 //! The main job of a region over its real protocols: jobs in by HTTP, orders out to hosts by WebSocket.
 
-mod support;
-
+use crate::support::{FakeHost, eventually, free_port, job, start_region, state};
 use polder_api::{
     client::Client,
     dto::{DrainRequest, DrainState, HostHealth, PartState},
-    job_file::{Format, JobFile},
 };
 use polder_types::Millis;
-use support::{FakeHost, eventually, free_port, start_region};
-
-fn job(tasks: u32, extra: &str) -> JobFile {
-    let text = format!(
-        "account = \"demo\"\nname = \"web\"\nkind = \"service\"\ntasks = {tasks}\nimage = \"oci:/images/demo\"\n{extra}\n[resources]\ncpu = 0.5\nmemory = \"64MiB\"\n"
-    );
-    polder_api::job_file::parse(text.as_bytes(), Format::Toml).unwrap().file
-}
-
-async fn state(client: &Client) -> Option<PartState> {
-    client.job(&"demo/web".parse().unwrap()).await.ok().map(|status| status.state)
-}
 
 #[actix_web::test]
 async fn a_job_runs_survives_a_restart_of_its_region_and_leaves_a_drained_host() {

@@ -1,14 +1,23 @@
 //! A region in this process, and hosts that speak its protocol without running anything.
 
+mod raw;
+
+pub(crate) use raw::{RawLink, inventory};
+
 use bytes::Bytes;
 use futures::{SinkExt as _, StreamExt as _};
+use polder_api::{
+    client::Client,
+    dto::{HostHealth, PartState},
+    job_file::{Format, JobFile},
+};
 use polder_core::message::{DrainAttestation, HostOrder, HostReport};
 use polder_region::{RegionConfig, RunError, StoreConfig};
 use polder_types::{
-    BootId, Bytes as Memory, Capacity, ContainerId, ContainerPhase, ContainerStatus, Cpu, ExitStatus, HostInfo,
+    BootId, Bytes as Memory, Capacity, ContainerId, ContainerPhase, ContainerStatus, Cpu, ExitStatus, HostId, HostInfo,
     Incarnation, Millis, PortRange, Timestamp,
 };
-use polder_wire::{Hello, LINK_PATH, PROTOCOL_VERSION, ToHost, ToRegion, pack, unpack};
+use polder_wire::{Hello, LINK_PATH, LogChunk, LogRequest, PROTOCOL_VERSION, ToHost, ToRegion, pack, unpack};
 use std::{
     collections::BTreeMap,
     net::TcpListener,
@@ -63,6 +72,12 @@ pub(crate) struct Seen {
     /// How often each container was launched.
     pub(crate) launches: BTreeMap<ContainerId, u32>,
     pub(crate) ended: BTreeMap<ContainerId, ExitStatus>,
+    /// Whether it ends nothing that is asked to stop; force still works.
+    pub(crate) stubborn: bool,
+    /// Logs that were asked for and not called off.
+    pub(crate) logs: BTreeMap<u64, LogRequest>,
+    /// What a link is to send next.
+    pub(crate) say: Vec<ToRegion>,
     drain: Option<DrainAttestation>,
 }
 
@@ -72,7 +87,7 @@ pub(crate) struct FakeHost {
     task: JoinHandle<()>,
 }
 
-fn now() -> Timestamp {
+pub(crate) fn now() -> Timestamp {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
     Timestamp(since.as_millis().try_into().unwrap())
 }
@@ -128,19 +143,31 @@ async fn live(url: String, info: HostInfo, seen: Arc<Mutex<Seen>>) {
     }
 }
 
-async fn link(url: &str, info: &HostInfo, seen: &Mutex<Seen>) -> Result<(), Box<dyn std::error::Error>> {
-    let boot = BootId("boot-1".to_owned());
+fn boot() -> BootId {
+    BootId("boot-1".to_owned())
+}
+
+async fn connect(url: &str) -> Result<Socket, Box<dyn std::error::Error>> {
     let address = format!("{}{LINK_PATH}", url.replace("http://", "ws://"));
-    let (mut socket, _) = tokio_tungstenite::connect_async(address).await?;
-    let hello = ToRegion::Hello(Hello {
+    Ok(tokio_tungstenite::connect_async(address).await?.0)
+}
+
+fn hello(host: &HostId, session: u64) -> ToRegion {
+    ToRegion::Hello(Hello {
         protocol: PROTOCOL_VERSION,
         agent: "test".to_owned(),
-        region: "eu".parse()?,
-        host: info.id.clone(),
-        boot: boot.clone(),
-        session: now().0,
+        region: "eu".parse().unwrap(),
+        host: host.clone(),
+        boot: boot(),
+        session,
         incarnation: Incarnation(0),
-    });
+    })
+}
+
+async fn link(url: &str, info: &HostInfo, seen: &Mutex<Seen>) -> Result<(), Box<dyn std::error::Error>> {
+    let boot = boot();
+    let mut socket = connect(url).await?;
+    let hello = hello(&info.id, now().0);
     let (containers, drain) = {
         let seen = seen.lock().unwrap();
         (seen.running.keys().map(|id| status(&seen, id)).collect(), seen.drain.clone())
@@ -150,14 +177,22 @@ async fn link(url: &str, info: &HostInfo, seen: &Mutex<Seen>) -> Result<(), Box<
     let mut alive = tokio::time::interval(Duration::from_millis(300));
     loop {
         tokio::select! {
-            _ = alive.tick() => send(&mut socket, &[ToRegion::Report(HostReport::Alive)]).await?,
+            _ = alive.tick() => {
+                let mut messages = vec![ToRegion::Report(HostReport::Alive)];
+                messages.append(&mut seen.lock().unwrap().say);
+                send(&mut socket, &messages).await?;
+            }
             frame = socket.next() => {
                 let Some(frame) = frame else { return Ok(()) };
                 let Message::Binary(frame) = frame? else { continue };
                 let mut reports = Vec::new();
                 for message in unpack::<ToHost>(Bytes::from(frame.to_vec()))?.messages {
-                    if let ToHost::Order(order) = message {
-                        reports.extend(obey(&mut seen.lock().unwrap(), &boot, order).map(ToRegion::Report));
+                    let mut seen = seen.lock().unwrap();
+                    match message {
+                        ToHost::Order(order) => reports.extend(obey(&mut seen, &boot, order).map(ToRegion::Report)),
+                        ToHost::Log(request) => reports.extend(read_log(&mut seen, request)),
+                        ToHost::LogCancel(cancel) => drop(seen.logs.remove(&cancel.id)),
+                        ToHost::Welcome(_) | ToHost::Reject(_) => {}
                     }
                 }
                 send(&mut socket, &reports).await?;
@@ -196,7 +231,7 @@ fn obey(seen: &mut Seen, boot: &BootId, order: HostOrder) -> impl Iterator<Item 
             reports.push(HostReport::Changed { containers: vec![status(seen, &container)] });
         }
         HostOrder::Stop { container, .. } => {
-            if seen.running.remove(&container).is_some() {
+            if !seen.stubborn && seen.running.remove(&container).is_some() {
                 seen.ended.insert(container.clone(), ExitStatus::Signal { signal: 15, oom: false });
             }
             reports.push(HostReport::Changed { containers: vec![status(seen, &container)] });
@@ -227,6 +262,22 @@ fn obey(seen: &mut Seen, boot: &BootId, order: HostOrder) -> impl Iterator<Item 
     reports.into_iter()
 }
 
+/// A log of two lines, the second of which comes only to those who do not follow.
+fn read_log(seen: &mut Seen, request: LogRequest) -> Vec<ToRegion> {
+    let piece = |text: String, eof| LogChunk { id: request.id, bytes: text.into(), eof, error: None };
+    if !seen.running.keys().any(|container| container.task == request.task) {
+        let error = Some(format!("this host has no log of {}", request.task));
+        return vec![ToRegion::Log(LogChunk { id: request.id, bytes: Bytes::new(), eof: true, error })];
+    }
+    let mut pieces = vec![ToRegion::Log(piece(format!("{} says hello\n", request.task), false))];
+    if request.follow {
+        seen.logs.insert(request.id, request);
+    } else {
+        pieces.push(ToRegion::Log(piece("and goodbye\n".to_owned(), true)));
+    }
+    pieces
+}
+
 type Socket = tokio_tungstenite::WebSocketStream<tokio_tungstenite::MaybeTlsStream<tokio::net::TcpStream>>;
 
 async fn send(socket: &mut Socket, messages: &[ToRegion]) -> Result<(), Box<dyn std::error::Error>> {
@@ -236,9 +287,34 @@ async fn send(socket: &mut Socket, messages: &[ToRegion]) -> Result<(), Box<dyn 
     Ok(())
 }
 
+/// A service of account `demo` that is called `web`.
+pub(crate) fn job(tasks: u32, extra: &str) -> JobFile {
+    let text = format!(
+        "account = \"demo\"\nname = \"web\"\nkind = \"service\"\ntasks = {tasks}\nimage = \"oci:/images/demo\"\n{extra}\n[resources]\ncpu = 0.5\nmemory = \"64MiB\"\n"
+    );
+    polder_api::job_file::parse(text.as_bytes(), Format::Toml).unwrap().file
+}
+
+/// How [`job`] is.
+pub(crate) async fn state(client: &Client) -> Option<PartState> {
+    client.job(&"demo/web".parse().unwrap()).await.ok().map(|status| status.state)
+}
+
+/// A client of a region, when that is ready and hears so many hosts.
+pub(crate) async fn ready(region: &TestRegion, hosts: usize) -> Client {
+    let client = Client::new(&region.url).unwrap();
+    eventually("the region is ready", || async { client.ready().await.is_ok_and(|ready| ready.ready) }).await;
+    eventually("its hosts are heard", || async {
+        let list = client.all_hosts().await.unwrap_or_default();
+        list.hosts.iter().filter(|host| host.health == HostHealth::Ready).count() == hosts
+    })
+    .await;
+    client
+}
+
 /// Waits until `done` says so; fails after a generous time with what was waited for.
 pub(crate) async fn eventually<F: Future<Output = bool>>(what: &str, mut done: impl FnMut() -> F) {
-    for _ in 0..600 {
+    for _ in 0..1800 {
         if done().await {
             return;
         }

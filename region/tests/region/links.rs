@@ -1,0 +1,134 @@
+//! Which links are taken, and which of two speaks for a host.
+
+use crate::support::{FakeHost, RawLink, eventually, free_port, job, now, ready, start_region, state};
+use bytes::Bytes;
+use polder_api::dto::{HostHealth, PartState};
+use polder_core::message::{HostOrder, HostReport};
+use polder_types::{ContainerId, ContainerPhase, ContainerStatus, ExitStatus, Incarnation};
+use polder_wire::{Hello, PROTOCOL_VERSION, ToHost, ToRegion};
+use tokio_tungstenite::tungstenite::Message;
+
+#[actix_web::test]
+async fn a_link_that_can_not_be_right_is_refused_with_the_reason() {
+    let dir = tempfile::tempdir().unwrap();
+    let region = start_region(dir.path(), free_port());
+    let client = ready(&region, 0).await;
+    let good = || Hello {
+        protocol: PROTOCOL_VERSION,
+        agent: "test".to_owned(),
+        region: "eu".parse().unwrap(),
+        host: "h1".parse().unwrap(),
+        boot: polder_types::BootId("boot-1".to_owned()),
+        session: 1,
+        incarnation: Incarnation(0),
+    };
+    let wrong = [
+        (Hello { region: "us".parse().unwrap(), ..good() }, "the host belongs to us"),
+        (Hello { protocol: 0, ..good() }, "upgrade its agent"),
+        (Hello { incarnation: Incarnation(9), ..good() }, "it is an old copy"),
+    ];
+    for (hello, reason) in wrong {
+        let mut link = RawLink::connect(&region.url).await;
+        link.say(&[ToRegion::Hello(hello)]).await;
+        let said = link.refused().await;
+        assert!(said.contains(reason), "{said}");
+    }
+
+    let mut link = RawLink::connect(&region.url).await;
+    link.say(&[ToRegion::Report(HostReport::Alive)]).await;
+    assert_eq!(link.refused().await, "the first message of a link must be a hello");
+
+    let mut link = RawLink::hello(&region.url, "h1", 2).await;
+    link.say(&[ToRegion::Report(crate::support::inventory("h2", Vec::new()))]).await;
+    let said = link.refused().await;
+    assert!(said.contains("said hello as h1 and calls itself h2"), "{said}");
+    assert!(client.all_hosts().await.unwrap().hosts.is_empty());
+    region.stop().await;
+}
+
+#[actix_web::test]
+async fn what_can_not_be_read_costs_a_host_its_link_and_nobody_else_anything() {
+    let dir = tempfile::tempdir().unwrap();
+    let region = start_region(dir.path(), free_port());
+    let host = FakeHost::start(&region.url, "h1", "a");
+    let client = ready(&region, 1).await;
+    client.apply(&job(2, "")).await.unwrap();
+    eventually("the job is healthy", || async { state(&client).await == Some(PartState::Healthy) }).await;
+
+    let garbage = || [Message::Binary(Bytes::from_static(b"\xff\xff\xff\xff")), Message::Text("hello".into())];
+    for message in garbage() {
+        let mut link = RawLink::connect(&region.url).await;
+        link.send(message).await;
+        link.refused().await;
+    }
+    for (session, message) in (1..).zip(garbage()) {
+        let mut link = RawLink::open(&region.url, "h2", session, Vec::new()).await;
+        link.send(message).await;
+        link.refused().await;
+    }
+    let mut link = RawLink::open(&region.url, "h2", 9, Vec::new()).await;
+    // Longer than a frame may be: closed before it is held in memory, so nobody can say why.
+    link.send(Message::Binary(vec![0; polder_wire::FRAME_BYTES_MAX + 1].into())).await;
+    link.closed().await;
+
+    assert_eq!(state(&client).await, Some(PartState::Healthy));
+    assert_eq!(host.running().len(), 2);
+    region.stop().await;
+}
+
+#[actix_web::test]
+async fn the_newest_link_speaks_for_a_host_however_long_an_older_one_stays_open() {
+    let dir = tempfile::tempdir().unwrap();
+    let region = start_region(dir.path(), free_port());
+    // Half open: it says nothing more, reads nothing, and is not closed.
+    let mut old = RawLink::open(&region.url, "h1", 5, Vec::new()).await;
+    let client = ready(&region, 1).await;
+    let mut new = RawLink::open(&region.url, "h1", 6, Vec::new()).await;
+    for session in [4, 5, 6] {
+        let mut late = RawLink::hello(&region.url, "h1", session).await;
+        assert_eq!(late.refused().await, "a newer link of this host is open");
+    }
+
+    client.apply(&job(1, "")).await.unwrap();
+    let container = loop {
+        match new.next().await {
+            Ok(ToHost::Order(HostOrder::Start { container, .. })) => break container,
+            Ok(_) => {}
+            Err(closed) => panic!("the newest link was closed: {closed}"),
+        }
+    };
+    new.say(&[reported(&container, running())]).await;
+    eventually("the task runs", || async { state(&client).await == Some(PartState::Healthy) }).await;
+
+    // What the old one says now is not heard.
+    let ended = ContainerPhase::Ended { status: ExitStatus::Code { code: 1 }, at: now() };
+    old.say(&[reported(&container, ended)]).await;
+    assert!(old.closed().await.contains("a newer link"));
+    new.say(&[ToRegion::Report(HostReport::Alive)]).await;
+    let host = client.all_hosts().await.unwrap().hosts.remove(0);
+    assert_eq!((host.health, host.tasks), (HostHealth::Ready, 1));
+    let task = client.job(&container.task.job).await.unwrap().tasks.remove(0);
+    assert_eq!((task.epoch, task.restarts), (container.epoch, 0));
+
+    // With the newest gone, the next one may have any number that is higher.
+    drop(new);
+    let mut next = RawLink::open(&region.url, "h1", 7, vec![status(&container, running())]).await;
+    eventually("the host is heard", || async {
+        client.all_hosts().await.unwrap().hosts[0].health == HostHealth::Ready
+    })
+    .await;
+    next.say(&[ToRegion::Report(HostReport::Alive)]).await;
+    region.stop().await;
+}
+
+fn running() -> ContainerPhase {
+    ContainerPhase::Running { started_at: now(), pid: 7, ready: true }
+}
+
+fn status(container: &ContainerId, phase: ContainerPhase) -> ContainerStatus {
+    ContainerStatus { id: container.clone(), phase }
+}
+
+fn reported(container: &ContainerId, phase: ContainerPhase) -> ToRegion {
+    ToRegion::Report(HostReport::Changed { containers: vec![status(container, phase)] })
+}

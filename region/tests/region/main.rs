@@ -1,0 +1,8 @@
+//! A region over its real protocols: people by HTTP, hosts by WebSocket.
+
+mod drains;
+mod links;
+mod logs;
+mod main_job;
+mod quotas;
+mod support;
