@@ -2,10 +2,11 @@
 
 use crate::support::{FakeHost, RawLink, eventually, free_port, job, now, ready, start_region, state};
 use bytes::Bytes;
-use polder_api::dto::{HostHealth, PartState};
+use polder_api::dto::PartState;
 use polder_core::message::{HostOrder, HostReport};
 use polder_types::{ContainerId, ContainerPhase, ContainerStatus, ExitStatus, Incarnation};
 use polder_wire::{Hello, PROTOCOL_VERSION, ToHost, ToRegion};
+use std::time::Duration;
 use tokio_tungstenite::tungstenite::Message;
 
 #[actix_web::test]
@@ -80,9 +81,9 @@ async fn what_can_not_be_read_costs_a_host_its_link_and_nobody_else_anything() {
 async fn the_newest_link_speaks_for_a_host_however_long_an_older_one_stays_open() {
     let dir = tempfile::tempdir().unwrap();
     let region = start_region(dir.path(), free_port());
+    let client = ready(&region, 0).await;
     // Half open: it says nothing more, reads nothing, and is not closed.
     let mut old = RawLink::open(&region.url, "h1", 5, Vec::new()).await;
-    let client = ready(&region, 1).await;
     let mut new = RawLink::open(&region.url, "h1", 6, Vec::new()).await;
     for session in [4, 5, 6] {
         let mut late = RawLink::hello(&region.url, "h1", session).await;
@@ -91,10 +92,11 @@ async fn the_newest_link_speaks_for_a_host_however_long_an_older_one_stays_open(
 
     client.apply(&job(1, "")).await.unwrap();
     let container = loop {
-        match new.next().await {
-            Ok(ToHost::Order(HostOrder::Start { container, .. })) => break container,
-            Ok(_) => {}
-            Err(closed) => panic!("the newest link was closed: {closed}"),
+        match tokio::time::timeout(Duration::from_millis(300), new.next()).await {
+            Ok(Ok(ToHost::Order(HostOrder::Start { container, .. }))) => break container,
+            Ok(Ok(_)) => {}
+            Ok(Err(closed)) => panic!("the newest link was closed: {closed}"),
+            Err(_) => new.say(&[ToRegion::Report(HostReport::Alive)]).await,
         }
     };
     new.say(&[reported(&container, running())]).await;
@@ -104,20 +106,15 @@ async fn the_newest_link_speaks_for_a_host_however_long_an_older_one_stays_open(
     let ended = ContainerPhase::Ended { status: ExitStatus::Code { code: 1 }, at: now() };
     old.say(&[reported(&container, ended)]).await;
     assert!(old.closed().await.contains("a newer link"));
-    new.say(&[ToRegion::Report(HostReport::Alive)]).await;
-    let host = client.all_hosts().await.unwrap().hosts.remove(0);
-    assert_eq!((host.health, host.tasks), (HostHealth::Ready, 1));
+    new.heard(&client).await;
+    assert_eq!(client.all_hosts().await.unwrap().hosts[0].tasks, 1);
     let task = client.job(&container.task.job).await.unwrap().tasks.remove(0);
     assert_eq!((task.epoch, task.restarts), (container.epoch, 0));
 
     // With the newest gone, the next one may have any number that is higher.
     drop(new);
     let mut next = RawLink::open(&region.url, "h1", 7, vec![status(&container, running())]).await;
-    eventually("the host is heard", || async {
-        client.all_hosts().await.unwrap().hosts[0].health == HostHealth::Ready
-    })
-    .await;
-    next.say(&[ToRegion::Report(HostReport::Alive)]).await;
+    next.heard(&client).await;
     region.stop().await;
 }
 

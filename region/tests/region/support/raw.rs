@@ -3,10 +3,11 @@
 use super::{Socket, boot, connect, hello, info, send};
 use bytes::Bytes;
 use futures::{SinkExt as _, StreamExt as _};
+use polder_api::{client::Client, dto::HostHealth};
 use polder_core::message::HostReport;
 use polder_types::ContainerStatus;
 use polder_wire::{ToHost, ToRegion, unpack};
-use std::collections::VecDeque;
+use std::{collections::VecDeque, time::Duration};
 use tokio_tungstenite::tungstenite::Message;
 
 /// The host's end of a link.
@@ -43,6 +44,17 @@ impl RawLink {
 
     pub(crate) async fn send(&mut self, message: Message) {
         self.socket.send(message).await.unwrap();
+    }
+
+    /// Says that its host is there until the region hears it. The host must be the region's only one.
+    pub(crate) async fn heard(&mut self, client: &Client) {
+        loop {
+            self.say(&[ToRegion::Report(HostReport::Alive)]).await;
+            if client.all_hosts().await.unwrap().hosts[0].health == HostHealth::Ready {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
     }
 
     /// The next message of the region; at the end of the link, what the region said when it closed it.
