@@ -2,7 +2,7 @@
 
 use crate::{
     eventually,
-    facts::{Task, tasks_of},
+    facts::{Task, processes_in, tasks_of},
     leftovers,
     process::{Answer, Role, call},
     program_path,
@@ -247,6 +247,12 @@ impl Cluster {
     #[must_use]
     pub fn host(&self, name: &str) -> Option<HostView> {
         self.hosts().hosts.into_iter().find(|host| host.id.as_str() == name)
+    }
+
+    /// Processes of containers on a host, whatever Polder says.
+    #[must_use]
+    pub fn processes_on(&self, host: &str) -> Vec<u32> {
+        processes_in(&self.dir.path().join(host))
     }
 
     fn ready_hosts(&self) -> Vec<String> {

@@ -1,7 +1,7 @@
 //! What the kernel says of a task's process.
 
 use polder_api::dto::{JobStatus, TaskPhase};
-use std::fs;
+use std::{fs, path::Path};
 
 /// A running task, by facts that change when it is started again.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -28,14 +28,16 @@ impl Task {
     }
 }
 
-/// Processes that have this in their environment, `NAME=VALUE`: every container has `POLDER_TASK` and `POLDER_HOST`.
+/// Processes whose root is made of files in a folder: those of containers, by what the kernel says.
 #[must_use]
-pub fn processes_with(variable: &str) -> Vec<u32> {
+pub fn processes_in(folder: &Path) -> Vec<u32> {
     let mut found = Vec::new();
+    let needle = format!("={}/", folder.display());
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
         let Ok(pid) = entry.file_name().to_string_lossy().parse::<u32>() else { continue };
-        let environment = fs::read(entry.path().join("environ")).unwrap_or_default();
-        if environment.split(|byte| *byte == 0).any(|entry| entry == variable.as_bytes()) {
+        let mounts = fs::read_to_string(entry.path().join("mountinfo")).unwrap_or_default();
+        let root = mounts.lines().find(|line| line.split(' ').nth(4) == Some("/"));
+        if root.is_some_and(|root| root.contains(&needle)) {
             found.push(pid);
         }
     }

@@ -11,7 +11,7 @@ mod leftovers;
 mod process;
 
 pub use cluster::{Cluster, Options, StoreKind};
-pub use facts::{Task, processes_with, tasks_of};
+pub use facts::{Task, processes_in, tasks_of};
 pub use process::{Answer, call};
 
 use std::{

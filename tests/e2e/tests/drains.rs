@@ -1,7 +1,7 @@
 //! Cordons and drains, and the three ways in which a drain ends.
 
 use polder_api::dto::{DrainState, JobStatus, PartState, TaskPhase};
-use polder_e2e::{Cluster, Options, Task, eventually, processes_with, turn};
+use polder_e2e::{Cluster, Options, Task, eventually, turn};
 
 /// It goes on after its stop signal until it is killed.
 const STUBBORN: &str = "[env]\nDEMO_IGNORE_STOP = \"1\"\n[stop]\ngrace = \"10m\"";
@@ -16,11 +16,6 @@ fn apply(cluster: &Cluster, file: &str) {
 
 fn on(tasks: &[Task], host: &str) -> Vec<Task> {
     tasks.iter().filter(|task| task.host == host).cloned().collect()
-}
-
-/// Processes of tasks on a host, whatever Polder says.
-fn processes_on(host: &str) -> Vec<u32> {
-    processes_with(&format!("POLDER_HOST={host}"))
 }
 
 fn drain_state(cluster: &Cluster, host: &str) -> Option<DrainState> {
@@ -48,7 +43,7 @@ fn drained_means_gone() {
     assert_eq!(away.len(), 2);
 
     let answer = cluster.cli(&["drain", "r1-h1", "--deadline", "10m", "--reason", "new kernel", "--wait"]);
-    let left = processes_on("r1-h1");
+    let left = cluster.processes_on("r1-h1");
     assert_eq!(answer.code, 0, "{answer:?}");
     assert!(left.is_empty(), "`drained` was said while processes were left: {left:?}");
     assert!(away.iter().all(|task| !task.lives()));
@@ -104,9 +99,9 @@ fn what_does_not_stop_is_forced_at_the_deadline() {
     let job = cluster.job("web", 2, "", STUBBORN);
     apply(&cluster, &job);
     let before = on(&cluster.tasks("web"), "r1-h1");
-    assert_eq!(before.len(), 1);
+    assert_eq!((before.len(), cluster.processes_on("r1-h1")), (1, vec![before[0].pid]));
     let answer = cluster.cli(&["drain", "r1-h1", "--deadline", "6s", "--wait"]);
-    let left = processes_on("r1-h1");
+    let left = cluster.processes_on("r1-h1");
     assert_eq!(answer.code, 2, "{answer:?}");
     assert!(left.is_empty(), "{left:?}");
     let forced = format!("{}@{}", before[0].id, before[0].epoch);
@@ -139,7 +134,7 @@ fn a_silent_host_is_never_drained() {
 
     // Heard again, it is emptied, but that word came too late to make the drain a success.
     cluster.revive("r1-h1");
-    eventually("the host is emptied", || processes_on("r1-h1").is_empty().then_some(()));
+    eventually("the host is emptied", || cluster.processes_on("r1-h1").is_empty().then_some(()));
     cluster.await_state("web", PartState::Healthy);
     assert_eq!(on(&cluster.tasks("web"), "r1-h2").len(), 2);
     assert_eq!(drain_state(&cluster, "r1-h1"), Some(DrainState::Unattested));
@@ -181,7 +176,7 @@ fn without_room_elsewhere_tasks_stay_until_the_deadline() {
     for task in on(&before, "r1-h1") {
         assert!(answer.stderr.contains(&format!("{}@{}", task.id, task.epoch)), "{answer:?}");
     }
-    assert!(processes_on("r1-h1").is_empty());
+    assert!(cluster.processes_on("r1-h1").is_empty());
     let status = visible(&cluster);
     assert_eq!(status.tasks.iter().filter(|task| task.phase == TaskPhase::Running).count(), 2);
     assert_eq!(on(&cluster.tasks("web"), "r1-h2"), on(&before, "r1-h2"));
