@@ -176,7 +176,7 @@ async fn quotas_are_shared_out_and_parts_grow_only_when_others_have_shrunk() {
     let node = Node::start("n1", &store, vec![east.address(), west.address()]);
     node.ready().await;
     let client = &node.client;
-    let amounts = |tasks| Amounts { cpu: Cpu::from_centi_cores(1000), memory: Bytes::from_mib(64), tasks };
+    let amounts = |tasks| Amounts { cpu: Cpu::from_centi_cores(1000), memory: Bytes::from_mib(1024), tasks };
     assert_eq!(code(client.quota(&id("shop")).await.unwrap_err()), Code::QuotaNotFound);
     let request = QuotaRequest { limit: amounts(7), regions: Default::default() };
     client.set_quota(&id("shop"), &request).await.unwrap();

@@ -17,9 +17,10 @@ use polder_shell::{Clock, Handle, Panic, PortError};
 use polder_store::{
     Store,
     owner::OwnerKey,
-    registry::{self, HostRecord},
+    registry::{self, HostRecord, NodeRecord},
 };
 use polder_types::{BootId, HostId, HostInfo, Incarnation, JobId, ShardId, TaskId, Timestamp};
+use polder_wire::NODES_MAX;
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
@@ -68,6 +69,8 @@ pub(crate) struct Region {
     drained: Mutex<BTreeMap<HostId, BTreeSet<TaskId>>>,
     /// The boot of each host that is in the registry.
     boots: Mutex<BTreeMap<HostId, BootId>>,
+    /// The addresses of the region's other nodes.
+    others: RwLock<BTreeSet<String>>,
     actors: OnceLock<Actors>,
 }
 
@@ -92,6 +95,7 @@ impl Region {
             addresses: RwLock::default(),
             drained: Mutex::default(),
             boots: Mutex::default(),
+            others: RwLock::default(),
             actors: OnceLock::new(),
         }
     }
@@ -111,9 +115,17 @@ impl Region {
         self.clock.now()
     }
 
-    /// Where hosts can link.
+    /// Where hosts can link: here, and where they go if this node is lost.
     pub(crate) fn nodes(&self) -> Vec<String> {
-        vec![self.config.advertise.clone()]
+        let others = self.others.read().unwrap_or_else(PoisonError::into_inner);
+        std::iter::once(&self.config.advertise).chain(others.iter()).take(NODES_MAX).cloned().collect()
+    }
+
+    /// Takes in which nodes there are.
+    pub(crate) fn learn_nodes(&self, nodes: Vec<NodeRecord>) {
+        let addresses = nodes.into_iter().map(|node| node.address);
+        let others = addresses.filter(|address| *address != self.config.advertise).collect();
+        *self.others.write().unwrap_or_else(PoisonError::into_inner) = others;
     }
 
     /// Tells people.

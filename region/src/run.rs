@@ -17,6 +17,7 @@ use polder_store::{
     Commit, Compare, Op, Store, StoreError, Txn,
     identity::{StoreKind, open_identity},
     owner::OwnerKey,
+    registry,
 };
 use polder_types::{DatacenterId, ShardId};
 use polder_wire::LINK_PATH;
@@ -32,6 +33,8 @@ const SHARD_INBOX_MAX: usize = 8192;
 const ALLOCATOR_INBOX_MAX: usize = 65_536;
 /// How often is looked whether somebody missed what a broker said.
 const REPEAT_TICK: Duration = Duration::from_millis(200);
+/// How often is looked which other nodes there are.
+const NODES_TICK: Duration = Duration::from_secs(5);
 /// The key that holds the number of shards, fixed when the region is created.
 const SHARDS_KEY: &str = "meta/shards";
 
@@ -98,10 +101,12 @@ async fn own_and_work(region: &Arc<Region>, node: &Node) -> Result<(), NodeError
     }
     let mut upkeep = pin!(stage.upkeep());
     let mut repeat = pin!(repeat_what_was_missed(region));
+    let mut nodes = pin!(look_for_nodes(region));
     loop {
         tokio::select! {
             failed = &mut upkeep => return Err(failed),
             never = &mut repeat => match never {},
+            never = &mut nodes => match never {},
             start = next_start(&mut starts) => {
                 let StartBroker { datacenter, answer } = start;
                 let known = region.brokers.has(&datacenter);
@@ -178,6 +183,19 @@ async fn repeat_what_was_missed(region: &Arc<Region>) -> Infallible {
             }
         }))
         .await;
+    }
+}
+
+/// Keeps in mind which nodes there are, so that hosts know where to go if this one is lost.
+async fn look_for_nodes(region: &Region) -> Infallible {
+    let mut tick = tokio::time::interval(NODES_TICK);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tick.tick().await;
+        match registry::list_nodes(&*region.store).await {
+            Ok(nodes) => region.learn_nodes(nodes),
+            Err(error) => tracing::debug!(%error, "the region's other nodes are not known now"),
+        }
     }
 }
 

@@ -2,22 +2,24 @@
 
 use crate::{
     brokers::Listener,
+    front::RegionApi,
     keys,
     region::{Actors, Region},
-    roles::{BrokerRole, ShardRole},
+    roles::{AllocatorRole, BrokerRole, ShardRole},
     run::settle_shards,
 };
+use polder_api::{Code, server::RegionFront as _};
 use polder_core::{
     broker::HostRecord,
     job_shard::{JobRecord, JobShard, Origin},
     machine::Machine as _,
 };
-use polder_node::{Node, Setup, Stage, StoreConfig, open_store, value};
+use polder_node::{Node, Setup, Stage, StoreConfig, open_store, read_all, value};
 use polder_shell::{ActorOptions, RestoreReason, Restoring, Role as _, SystemClock};
 use polder_store::{Op, Txn, owner::OwnerKey};
 use polder_types::{
-    BootId, Bytes, Capacity, Cpu, Generation, HostInfo, Incarnation, JobId, Millis, PortRange, ShardId, Slice,
-    SliceVersion, Slots, Timestamp,
+    Allotment, Amounts, BootId, Bytes, Capacity, Cpu, Generation, HostInfo, Incarnation, JobId, Millis, PortRange,
+    ShardId, Slice, SliceVersion, Slots, Timestamp,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -125,6 +127,34 @@ async fn a_shard_without_room_holds_up_nobody_and_hears_everything_later() {
     assert!(region.brokers.take_missed().contains(&Listener::Shard(ShardId(0))), "one that is restored missed all");
     // Far more than there is room for at once.
     assert!(region.repeat_notices(Listener::Shard(ShardId(0))).await);
+    bench.node.stop().await;
+}
+
+#[actix_web::test]
+async fn a_deposed_node_agrees_to_no_allotment() {
+    let bench = bench().await;
+    let (region, root, seat) = (&bench.region, &bench.stage.root, &bench.stage.seat);
+    let allocator = root.prepare("allocator", ActorOptions::default());
+    region.set_actors(Actors {
+        seat: Arc::clone(seat),
+        allocator: allocator.handle().clone(),
+        shards: vec![root.prepare::<JobShard>("shard", ActorOptions::default()).handle().clone()],
+    });
+    let api = RegionApi { region: Arc::clone(region) };
+    let allotment = |version| Allotment { account: "demo".parse().unwrap(), version, limit: Amounts::default() };
+    let early = api.put_allotment(allotment(1)).await.unwrap_err();
+    assert_eq!(early.code, Code::NotReady, "nobody admits anything yet");
+    let (its_region, its_seat) = (Arc::clone(region), Arc::clone(seat));
+    allocator.start(move |_| AllocatorRole::new(Arc::clone(&its_region), Arc::clone(&its_seat))).unwrap();
+    assert!(region.actors().unwrap().allocator.ready().await);
+    assert_eq!(api.put_allotment(allotment(2)).await.unwrap(), allotment(2));
+
+    // Its lease has ended, and it has not noticed.
+    let gone = Op::delete(OwnerKey::allocator().owner_key());
+    region.store.commit(Txn::new(Vec::new(), vec![gone]).unwrap()).await.committed().unwrap();
+    assert_eq!(api.put_allotment(allotment(3)).await.unwrap_err().code, Code::NotReady);
+    let stored: Vec<Allotment> = read_all(&*region.store, keys::ALLOTMENTS).await.unwrap();
+    assert_eq!(stored, [allotment(2)]);
     bench.node.stop().await;
 }
 

@@ -64,6 +64,9 @@ async fn run(mut session: Session, mut stream: AggregatedMessageStream, region: 
         Ok(Err(End::Fault(problem) | End::Over(problem))) => return refuse(session, &problem).await,
         Ok(Ok(_)) | Err(_) => return refuse(session, "no hello came").await,
     };
+    if region.actors().is_none() {
+        return refuse(session, "this node does not own the region now; hosts link to the one that does").await;
+    }
     if let Err(problem) = check(&hello, &region) {
         tracing::warn!(host = %hello.host, "link refused: {problem}");
         return refuse(session, &problem).await;

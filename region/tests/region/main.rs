@@ -6,3 +6,4 @@ mod logs;
 mod main_job;
 mod quotas;
 mod support;
+mod takeover;

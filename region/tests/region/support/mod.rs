@@ -40,12 +40,17 @@ pub(crate) fn free_port() -> u16 {
 }
 
 pub(crate) fn start_region(dir: &Path, port: u16) -> TestRegion {
+    start_node("node-1", StoreConfig::Embedded { dir: dir.to_owned() }, port)
+}
+
+/// One of several nodes of a region.
+pub(crate) fn start_node(name: &str, store: StoreConfig, port: u16) -> TestRegion {
     let config = RegionConfig {
         region: "eu".parse().unwrap(),
-        node: "node-1".parse().unwrap(),
+        node: name.parse().unwrap(),
         listen: ([127, 0, 0, 1], port).into(),
         advertise: format!("http://127.0.0.1:{port}"),
-        store: StoreConfig::Embedded { dir: dir.to_owned() },
+        store,
         shards: 4,
         silent_after: Millis(1500),
         lease_ttl: Duration::from_secs(10),
