@@ -39,7 +39,7 @@ pub trait Front: Send + Sync + 'static {
     async fn begin_drain(&self, host: HostId, request: DrainRequest) -> Result<DrainView, Problem>;
     /// How the drain of a host goes, or how its last one ended.
     async fn drain(&self, host: HostId) -> Result<DrainView, Problem>;
-    /// Calls a drain off; a host that was drained may take tasks again.
+    /// Calls a drain in progress off. One that has ended keeps its host closed until it is uncordoned.
     async fn abort_drain(&self, host: HostId) -> Result<DrainView, Problem>;
     /// All quotas.
     async fn quotas(&self) -> Result<QuotaList, Problem>;

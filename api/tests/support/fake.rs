@@ -388,8 +388,8 @@ impl Front for Fake {
         Ok(stream::iter(self.events().await?.events).boxed_local())
     }
 
-    async fn actors(&self) -> Result<polder_api::dto::ActorList, Problem> {
-        Ok(polder_api::dto::ActorList::default())
+    async fn actors(&self) -> Result<ActorList, Problem> {
+        Ok(ActorList::default())
     }
 
     async fn ready(&self) -> Ready {

@@ -1,7 +1,7 @@
 use super::wait::Deadline;
 use crate::{
     failure::Failure,
-    output::{count, line, note},
+    output::{count, json, line, note},
     progress::Progress,
 };
 use polder_api::{
@@ -32,28 +32,51 @@ pub(crate) struct Drain {
     /// Wait until it ends; exit 2 unless it ends as `drained`
     #[arg(long)]
     wait: bool,
-    /// Call the drain off, or let tasks come back after one
+    /// Call a drain in progress off; a host that was drained is opened again by `polder uncordon`
     #[arg(long, conflicts_with_all = ["wait", "reason", "deadline"])]
     abort: bool,
+    /// How to print: `json` is the drain as the API shows it, with --wait as it ended
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Shape,
+}
+
+/// How to print.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+enum Shape {
+    /// In words
+    #[default]
+    Text,
+    /// What the API answered
+    Json,
 }
 
 impl Drain {
     pub(super) async fn run(self, client: Client) -> Result<(), Failure> {
         if self.abort {
             let view = client.abort_drain(&self.host).await?;
-            return line(&format!("the drain of {} is {}", view.host, view.state.as_str()));
+            return self.tell(&view, &format!("the drain of {} is {}", view.host, view.state.as_str()));
         }
         let owner = std::env::var("USER").unwrap_or_default();
         let request = DrainRequest { deadline: self.deadline, reason: self.reason.clone().unwrap_or_default(), owner };
         let begun = client.begin_drain(&self.host, &request).await?;
         if !self.wait {
-            return line(&format!(
-                "{} is being drained; what is left after {} is stopped by force",
-                begun.host, self.deadline
-            ));
+            let text =
+                format!("{} is being drained; what is left after {} is stopped by force", begun.host, self.deadline);
+            return self.tell(&begun, &text);
         }
         let end = self.wait_for_end(&client, begun).await?;
-        report(&end)
+        if self.output == Shape::Json {
+            json(&end)?;
+        }
+        report(&end, self.output)
+    }
+
+    /// Prints what became of the request.
+    fn tell(&self, view: &DrainView, text: &str) -> Result<(), Failure> {
+        match self.output {
+            Shape::Text => line(text),
+            Shape::Json => json(view),
+        }
     }
 
     async fn wait_for_end(&self, client: &Client, begun: DrainView) -> Result<DrainView, Failure> {
@@ -86,12 +109,17 @@ impl Drain {
     }
 }
 
-fn report(view: &DrainView) -> Result<(), Failure> {
+/// Says how a drain ended; data goes to stdout only if it is not there as JSON already.
+fn report(view: &DrainView, shape: Shape) -> Result<(), Failure> {
+    let say = |text: &str| match shape {
+        Shape::Text => line(text),
+        Shape::Json => Ok(()),
+    };
     for moved in &view.moved {
-        line(&format!("{} moved to {}", moved.task, moved.host))?;
+        say(&format!("{} moved to {}", moved.task, moved.host))?;
     }
     match view.state {
-        DrainState::Drained => return line(&format!("{} is drained", view.host)),
+        DrainState::Drained => return say(&format!("{} is drained", view.host)),
         DrainState::Forced => {
             note(&format!("{} is empty, but these were stopped by force at the deadline:", view.host));
             for container in &view.forced {

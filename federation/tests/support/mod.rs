@@ -254,8 +254,8 @@ impl Front for Api {
     async fn follow_events(&self) -> Result<Stream<EventView>, Problem> {
         Ok(stream::iter(self.events().await?.events).chain(stream::pending()).boxed_local())
     }
-    async fn actors(&self) -> Result<polder_api::dto::ActorList, Problem> {
-        Ok(polder_api::dto::ActorList::default())
+    async fn actors(&self) -> Result<ActorList, Problem> {
+        Ok(ActorList::default())
     }
 
     async fn ready(&self) -> Ready {

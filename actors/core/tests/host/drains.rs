@@ -61,7 +61,7 @@ fn what_waits_is_launched_only_when_the_drain_is_over() {
     world.exits(&old, ExitStatus::Code { code: 0 });
     world.removed(&old);
     assert!(world.launches().is_empty());
-    assert_eq!(world.attested().unwrap().remaining, [new.clone()]);
+    assert_eq!(world.attested().unwrap().remaining, std::slice::from_ref(&new));
     world.order(end_drain(1));
     assert_eq!(world.launches(), [new]);
 }

@@ -13,7 +13,7 @@ fn a_container_is_launched_once_it_is_durable_and_reported_on_the_way() {
     let web = id("shop/web/0@1");
     world.order(start(&web, 1));
     assert_eq!(world.last_said(&web), Some(ContainerPhase::Preparing));
-    assert_eq!(world.launches(), [web.clone()]);
+    assert_eq!(world.launches(), std::slice::from_ref(&web));
     world.launched(&web);
     assert!(matches!(world.last_said(&web), Some(ContainerPhase::Running { ready: true, pid: 101, .. })));
     world.take();
