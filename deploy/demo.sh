@@ -45,14 +45,22 @@ clean_up() {
     exit "$status"
 }
 
+# Cgroups and run directories of hosts: what another trial on this machine had before is not ours.
+host_folders() {
+    for dir in /sys/fs/cgroup/*/polder /sys/fs/cgroup/polder /run/polder; do
+        [ -d "$dir" ] && find "$dir" -mindepth 1 -maxdepth 1 -type d || true
+    done
+}
+others=$(host_folders)
+
 # Anything on the machine that belongs to this run.
 leftovers() {
     grep -s "$data" /proc/mounts || true
-    for dir in /sys/fs/cgroup/*/polder /sys/fs/cgroup/polder; do
-        [ -d "$dir" ] && find "$dir" -mindepth 1 -type d -name '*r[0-9]-h*' 2>/dev/null || true
+    host_folders | while read -r dir; do
+        printf '%s\n' "$others" | grep -qxF "$dir" || echo "$dir"
     done
     for exe in /proc/[0-9]*/cmdline; do
-        tr '\0' ' ' <"$exe" 2>/dev/null | grep -s -e "$data" || true
+        { tr '\0' ' ' <"$exe"; } 2>/dev/null | grep -e "$data" || true
     done
     [ -e "$data" ] && echo "$data" || true
 }
@@ -117,6 +125,9 @@ grep -q ' / .* - overlay ' "/proc/$pid/mountinfo" || fail "its root is not an ov
 shim=$(awk '/^PPid:/ {print $2}' "/proc/$pid/status")
 printf 'root: overlay; shim %s runs %s\n' "$shim" "$(readlink "/proc/$shim/exe")"
 case $(readlink "/proc/$shim/exe") in *memfd*) ;; *) fail "the shim does not run from a memfd" ;; esac
+state=$(find /run/polder -path '*/libcontainer/*' -name state.json -exec grep -l "\"pid\": *$pid\b" {} + | head -n 1)
+[ -n "$state" ] || fail "libcontainer has no state of process $pid"
+echo "libcontainer's state: $state"
 
 say "killing one container: its task comes back"
 line=$(tasks | head -n 1)
