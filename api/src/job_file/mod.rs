@@ -104,7 +104,8 @@ impl JobFile {
 
 fn text_of(bytes: &[u8]) -> Result<&str, JobFileError> {
     if bytes.len() > limits::JOB_FILE_BYTES_MAX {
-        let message = format!("it has {} bytes; {} at most", bytes.len(), limits::JOB_FILE_BYTES_MAX);
+        // Whoever read it stopped there, so how long it is nobody knows.
+        let message = format!("it has more than {} bytes", limits::JOB_FILE_BYTES_MAX);
         return Err(JobFileError::whole(Code::JobFileLimit, message, "is it the right file?"));
     }
     let text = match std::str::from_utf8(bytes) {

@@ -69,7 +69,7 @@ fn drained_means_gone() {
     assert!(!health(&cluster, "r1-h1").contains("drained"));
     let last = cluster.job("last", 2, "", "");
     apply(&cluster, &last);
-    assert_eq!(on(&cluster.tasks("last"), "r1-h1").len(), 2, "new tasks come to the emptier host");
+    assert_eq!(on(&cluster.tasks("last"), "r1-h1").len(), 1, "new tasks are spread over both again");
     assert_eq!(cluster.tasks("web"), after, "nothing comes back by itself");
 
     // A cordon keeps new tasks away, and nothing else.

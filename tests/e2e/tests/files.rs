@@ -56,7 +56,7 @@ fn malformed_files_are_told_with_their_place() {
         (
             "type.json",
             br#"{"account":"shop","name":"web","image":"oci:/i","tasks":"two"}"#.to_vec(),
-            &["type.json:1:56", "tasks"],
+            &["type.json:1:57", "tasks"],
         ),
         (
             "field.json",
