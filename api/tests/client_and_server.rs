@@ -191,6 +191,7 @@ async fn the_document_has_every_path() {
         SLICE,
         ALLOTMENT,
         STATUS_WATCH,
+        ACTORS,
         HEALTHZ,
         READYZ,
     ];
