@@ -69,6 +69,7 @@ impl DevArgs {
     async fn live(self) -> Result<(), Failure> {
         let layout = Layout::plan(&self).map_err(Failure::user)?;
         let _lock = layout.lock().map_err(Failure::user)?;
+        layout.check_ports().map_err(Failure::user)?;
         let mut children = Children::start(&layout).await.map_err(Failure::system)?;
         layout.announce();
         let stop = children.watch(&layout).await;

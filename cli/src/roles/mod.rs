@@ -11,6 +11,9 @@ use polder_region::StoreConfig;
 use std::{future::Future, path::PathBuf};
 use tokio::signal::unix::{SignalKind, signal};
 
+/// What is logged unless POLDER_LOG says otherwise: libraries have little to say that an operator needs.
+const LOG_DEFAULT: &str = "info,actix_server=warn,fjall=warn,lsm_tree=warn";
+
 /// Where a role keeps its state.
 #[derive(Debug, clap::Args)]
 pub(crate) struct StoreArgs {
@@ -73,7 +76,7 @@ fn chain(error: &dyn std::error::Error) -> String {
 /// Runs a role on actix's runtime, with its log on stderr.
 fn in_actix(role: impl Future<Output = Result<(), String>>) -> Result<(), Failure> {
     let filter = tracing_subscriber::EnvFilter::try_from_env("POLDER_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(LOG_DEFAULT));
     let subscriber = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false);
     // Only a second call could fail, and then there is a log already.
     let _ = subscriber.try_init();

@@ -246,10 +246,10 @@ impl JobShard {
         let known = self.hosts.get(host);
         if let Some(since) = known.and_then(super::shard::Host::silent_since) {
             if !task.startable() {
-                let detail = format!("host {host} is not heard since {}: its container may still run there", since.0);
+                let detail = format!("host {host} is not heard: its container may still run there");
                 return Some(wait("its host is not heard", detail, since, "it is stopped when the host is heard"));
             }
-            let mut detail = format!("host {host} is not heard since {}", since.0);
+            let mut detail = format!("host {host} is not heard");
             if let Some(report) = task.ask.as_ref().and_then(|ask| ask.report.as_ref()) {
                 detail = format!("{detail}, and {}", describe(report));
             }

@@ -135,6 +135,19 @@ impl Layout {
         Ok(file)
     }
 
+    /// Makes sure that nobody else answers where this federation will: a host that linked to another one's region
+    /// would speak for a host of the same name there.
+    pub(super) fn check_ports(&self) -> Result<(), String> {
+        for address in self.roles.iter().filter_map(|role| role.url.as_deref()).map(address) {
+            if let Err(error) = std::net::TcpListener::bind(&address) {
+                return Err(format!(
+                    "can't listen on {address}: {error}; choose other ports with --port and --task-ports"
+                ));
+            }
+        }
+        Ok(())
+    }
+
     fn folder_problem(&self, error: &std::io::Error) -> String {
         format!("the data folder {} can't be used: {error}; choose another with --data", self.data.display())
     }
