@@ -147,7 +147,12 @@ impl Cluster {
             cluster.revive(name);
         }
         let wanted = cluster.hosts.len();
-        eventually("every host is heard", || (cluster.ready_hosts().len() == wanted).then_some(()));
+        eventually("every host is heard", || {
+            // One that can't even start never will be; the logs that a failure shows say why.
+            let ended = names.iter().find(|name| cluster.role(name).has_ended());
+            assert!(ended.is_none(), "{ended:?} ended by itself");
+            (cluster.ready_hosts().len() == wanted).then_some(())
+        });
         cluster.pack_image();
         cluster
     }

@@ -29,7 +29,7 @@ pub fn turn(test: &str) -> Option<MutexGuard<'static, ()>> {
         eprintln!("SKIP {test}: real containers need root");
         return None;
     }
-    for program in ["polder", "polder-shim", "polder-demo"] {
+    for program in PROGRAMS {
         if !program_path(program).exists() {
             eprintln!("SKIP {test}: {} is not built; `make test` builds it", program_path(program).display());
             return None;
@@ -38,13 +38,19 @@ pub fn turn(test: &str) -> Option<MutexGuard<'static, ()>> {
     Some(ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// A program of this build: beside the folder that this test runs from, or in the release folder next to it.
+/// What a cluster is made of. `polder` takes the shim that lies beside it.
+const PROGRAMS: [&str; 3] = ["polder", "polder-shim", "polder-demo"];
+
+/// A program of this build: of the folder that this test runs from or the release folder next to it, whichever has all.
 #[must_use]
 pub fn program_path(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap_or_default();
-    let profile = test.parent().and_then(|deps| deps.parent()).map(PathBuf::from).unwrap_or_default();
-    let own = profile.join(name);
-    if own.exists() { own } else { profile.with_file_name("release").join(name) }
+    let own = test.parent().and_then(|deps| deps.parent()).map(PathBuf::from).unwrap_or_default();
+    let release = own.with_file_name("release");
+    let has = |folder: &PathBuf, programs: &[&str]| programs.iter().all(|program| folder.join(program).exists());
+    let folders = [own, release.clone()];
+    let complete = folders.iter().find(|folder| has(folder, &PROGRAMS));
+    complete.or_else(|| folders.iter().find(|folder| has(folder, &[name]))).unwrap_or(&release).join(name)
 }
 
 /// Waits until `done` gives something; gives up after a time that is generous for a busy machine.
