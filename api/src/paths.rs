@@ -19,6 +19,8 @@ pub const HOSTS: &str = "/v1/hosts";
 /// `POST`: no new tasks on this host.
 pub const HOST_CORDON: &str = "/v1/hosts/{host}/cordon";
 /// `POST`: new tasks again.
+pub const HOST_READMIT: &str = "/v1/hosts/{host}/readmit";
+/// `POST`: lets tasks come to a host again.
 pub const HOST_UNCORDON: &str = "/v1/hosts/{host}/uncordon";
 /// `POST` (begin), `GET`, `DELETE` (abort): the drain of a host.
 pub const HOST_DRAIN: &str = "/v1/hosts/{host}/drain";
@@ -85,6 +87,12 @@ pub fn host_cordon(host: &HostId) -> String {
 #[must_use]
 pub fn host_uncordon(host: &HostId) -> String {
     with(HOST_UNCORDON, host)
+}
+
+/// The path that frees a silent host's name.
+#[must_use]
+pub fn host_readmit(host: &HostId) -> String {
+    with(HOST_READMIT, host)
 }
 
 /// The path of a host's drain.

@@ -183,6 +183,7 @@ async fn the_document_has_every_path() {
         HOSTS,
         HOST_CORDON,
         HOST_UNCORDON,
+        HOST_READMIT,
         HOST_DRAIN,
         QUOTAS,
         QUOTA,

@@ -56,7 +56,7 @@ fn apply(server: &Running, text: &str, more: &[&str]) -> Ran {
 
 #[test]
 fn help_of_every_command() {
-    let commands: [&[&str]; 18] = [
+    let commands: [&[&str]; 19] = [
         &[],
         &["apply"],
         &["validate"],
@@ -68,6 +68,7 @@ fn help_of_every_command() {
         &["hosts"],
         &["cordon"],
         &["uncordon"],
+        &["readmit"],
         &["drain"],
         &["quota"],
         &["quota", "get"],

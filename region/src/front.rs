@@ -12,7 +12,7 @@ use polder_api::{
     Code, Problem,
     dto::{
         ActorList, ApplyResponse, Check, DrainRequest, DrainView, EventList, EventView, HostList, HostView, JobList,
-        JobStatus, LogQuery, Page, QuotaList, QuotaPart, QuotaRequest, QuotaView, Ready, SliceList, SliceStatus,
+        JobStatus, LogQuery, Note, Page, QuotaList, QuotaPart, QuotaRequest, QuotaView, Ready, SliceList, SliceStatus,
         StopResponse, WhyView,
     },
     server::{Front, RegionFront, Stream},
@@ -222,6 +222,10 @@ impl Front for RegionApi {
 
     async fn abort_drain(&self, host: HostId) -> Result<DrainView, Problem> {
         self.abort_host_drain(host).await
+    }
+
+    async fn readmit(&self, host: HostId, note: Note) -> Result<HostView, Problem> {
+        self.readmit_host(host, note).await
     }
 
     async fn quotas(&self) -> Result<QuotaList, Problem> {

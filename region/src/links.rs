@@ -16,8 +16,9 @@ mod session;
 pub(crate) use logs::LogError;
 pub(crate) use session::open;
 
-use polder_core::message::HostOrder;
-use polder_types::{BootId, ContainerId, ContainerPhase, ContainerStatus, HostId, ShardId};
+use crate::region::Speaker;
+use polder_core::{broker, message::HostOrder};
+use polder_types::{BootId, ContainerId, ContainerPhase, ContainerStatus, HomeId, HostId, ShardId};
 use polder_wire::{LogChunk, ToHost};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -38,6 +39,8 @@ const LOG_CHUNKS_MAX: usize = 96;
 /// One host's open link.
 #[derive(Debug)]
 pub(crate) struct Link {
+    /// The data folder of the agent at the other end.
+    home: HomeId,
     pub(crate) session: u64,
     /// Told when a newer session has taken this one's place.
     replaced: Notify,
@@ -63,9 +66,10 @@ struct Seen {
 }
 
 impl Link {
-    fn new(session: u64) -> (Self, mpsc::Receiver<ToHost>) {
+    fn new(home: HomeId, session: u64) -> (Self, mpsc::Receiver<ToHost>) {
         let (to_host, queue) = mpsc::channel(QUEUE_MAX);
         let link = Self {
+            home,
             session,
             replaced: Notify::new(),
             over: watch::Sender::new(false),
@@ -77,6 +81,11 @@ impl Link {
             next_log: AtomicU64::new(1),
         };
         (link, queue)
+    }
+
+    /// Who speaks over it.
+    fn speaker(&self) -> Speaker {
+        Speaker { home: self.home, session: broker::Session(self.session) }
     }
 
     /// Sends if there is room.
@@ -161,19 +170,26 @@ impl Links {
         link.send(ToHost::Order(order))
     }
 
-    /// Makes a session the host's link, unless a newer one is there.
-    fn admit(&self, host: &HostId, session: u64) -> Option<Admitted> {
+    /// Makes a session the host's link, unless a newer one is there, or one of another agent.
+    fn admit(&self, host: &HostId, home: HomeId, session: u64) -> Result<Admitted, String> {
         let mut links = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        if links.get(host).is_some_and(|link| link.session >= session) {
-            return None;
+        match links.get(host) {
+            Some(link) if link.home != home => {
+                return Err(format!(
+                    "another agent, with data folder {}, is linked as {host}: give this host a name of its own",
+                    link.home
+                ));
+            }
+            Some(link) if link.session >= session => return Err("a newer link of this host is open".to_owned()),
+            _ => {}
         }
-        let (link, queue) = Link::new(session);
+        let (link, queue) = Link::new(home, session);
         let link = Arc::new(link);
         let older = links.insert(host.clone(), Arc::clone(&link));
         if let Some(older) = &older {
             older.replaced.notify_one();
         }
-        Some(Admitted { link, queue, older })
+        Ok(Admitted { link, queue, older })
     }
 
     /// Forgets a session, unless a newer one has taken its place, and says to all who wait that it is over.
@@ -202,10 +218,13 @@ mod tests {
     #[test]
     fn the_highest_session_speaks_and_waits_for_the_older_ones_last_word() {
         let links = Links::default();
-        let first = links.admit(&host(), 5).unwrap();
+        let first = links.admit(&host(), HomeId(1), 5).unwrap();
         assert!(first.older.is_none());
-        assert!(links.admit(&host(), 5).is_none() && links.admit(&host(), 4).is_none());
-        let second = links.admit(&host(), 6).unwrap();
+        for (home, session, why) in [(1, 5, "newer link"), (1, 4, "newer link"), (2, 6, "another agent")] {
+            let refused = links.admit(&host(), HomeId(home), session).map(drop).unwrap_err();
+            assert!(refused.contains(why), "{refused}");
+        }
+        let second = links.admit(&host(), HomeId(1), 6).unwrap();
         assert!(first.link.replaced.notified().now_or_never().is_some(), "told even before it listens");
         let older = second.older.unwrap();
         assert!(older.ended().now_or_never().is_none());
@@ -218,7 +237,7 @@ mod tests {
 
     #[test]
     fn a_host_can_not_fill_memory() {
-        let (link, _queue) = Link::new(1);
+        let (link, _queue) = Link::new(HomeId(1), 1);
         let task: TaskId = "a/b/0".parse().unwrap();
         let status = |epoch| ContainerStatus {
             id: ContainerId { task: task.clone(), epoch: Epoch(epoch) },

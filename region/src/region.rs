@@ -13,13 +13,13 @@ use polder_core::{
     message::{DrainAttestation, HostNotice, HostOrder, Notice, ReplyId},
 };
 use polder_node::{EventLog, NoAnswer, READ_TIMEOUT, Replies, Seat};
-use polder_shell::{Clock, Handle, Panic, PortError};
+use polder_shell::{Clock, Handle, Panic, Port, PortError};
 use polder_store::{
     Store,
     owner::OwnerKey,
     registry::{self, HostRecord, NodeRecord},
 };
-use polder_types::{BootId, HostId, HostInfo, Incarnation, JobId, ShardId, TaskId, Timestamp};
+use polder_types::{BootId, HomeId, HostId, HostInfo, Incarnation, JobId, ShardId, TaskId, Timestamp};
 use polder_wire::NODES_MAX;
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -37,6 +37,19 @@ const REPEAT_PIECE_MAX: usize = 1024;
 /// How long is waited for room for the next piece, and how often before it is left for later.
 const REPEAT_PAUSE: Duration = Duration::from_millis(10);
 const REPEAT_TRIES_MAX: u32 = 100;
+
+/// How often, and after which pause each, a host that found no room to be let in is tried again.
+const LINK_TRIES_MAX: u32 = 20;
+const LINK_PAUSE: Duration = Duration::from_millis(250);
+
+/// Who speaks for a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Speaker {
+    /// The data folder of the agent.
+    pub(crate) home: HomeId,
+    /// The link.
+    pub(crate) session: broker::Session,
+}
 
 /// The actors of the region that this node runs.
 #[derive(Debug)]
@@ -62,6 +75,8 @@ pub(crate) struct Region {
     pub(crate) brokers: Brokers,
     pub(crate) shard_replies: Replies<Result<job_shard::Applied, job_shard::Refused>>,
     pub(crate) broker_replies: Replies<Result<broker::Done, broker::Refused>>,
+    /// Of links, apart from people: a fleet that comes back must not keep a person from asking.
+    pub(crate) link_replies: Replies<Result<broker::Done, broker::Refused>>,
     slice_changes: broadcast::Sender<JobId>,
     /// Where each host's tasks are reached.
     addresses: RwLock<Addresses>,
@@ -91,6 +106,7 @@ impl Region {
             brokers: Brokers::default(),
             shard_replies: Replies::default(),
             broker_replies: Replies::default(),
+            link_replies: Replies::default(),
             slice_changes: broadcast::Sender::new(SLICE_CHANGES_MAX),
             addresses: RwLock::default(),
             drained: Mutex::default(),
@@ -291,21 +307,67 @@ impl Region {
         (last, false)
     }
 
-    /// A host's link said what the host is. Starts the broker of its datacenter if there is none yet.
+    /// A host's link said what the host is. Starts the broker of its datacenter if there is none yet. Comes back when
+    /// the broker has let the host in: before that, nothing that the host says may count.
     pub(crate) async fn host_linked(
         self: &Arc<Self>,
         info: HostInfo,
         boot: BootId,
-        session: broker::Session,
+        speaker: Speaker,
         drain: Option<DrainAttestation>,
     ) -> Result<(), String> {
         let port = self.brokers.of_datacenter(&info.datacenter).await?;
         self.brokers.learn(&info.id, &info.datacenter)?;
-        // Aside: whether a host is heard must not depend on how fast the store writes.
-        let (region, record) = (Arc::clone(self), (info.clone(), boot.clone()));
-        actix_web::rt::spawn(async move { region.register(&record.0, &record.1).await });
-        let linked = broker::Event::HostLinked { info: Box::new(info), boot, session, drain };
-        port.send(linked).await.map_err(|_| "this node is stopping".to_owned())
+        let linked = self.let_in(&port, &info, &boot, speaker, drain).await;
+        match linked {
+            Ok(Ok(_)) => {
+                // Aside: whether a host is heard must not depend on how fast the store writes.
+                let region = Arc::clone(self);
+                actix_web::rt::spawn(async move { region.register(&info, &boot).await });
+                Ok(())
+            }
+            Ok(Err(refused)) => {
+                self.refused_host(&info.id, &refused);
+                Err(refused.to_string())
+            }
+            Err(NoAnswer::Busy) => Err("this node has no room for one more host now: try again in a moment".to_owned()),
+            Err(NoAnswer::Unknown) => Err("the host's broker did not answer: try again in a moment".to_owned()),
+        }
+    }
+
+    async fn let_in(
+        &self,
+        port: &Port<broker::Event>,
+        info: &HostInfo,
+        boot: &BootId,
+        Speaker { home, session }: Speaker,
+        drain: Option<DrainAttestation>,
+    ) -> Result<Result<broker::Done, broker::Refused>, NoAnswer> {
+        let mut tries = 0;
+        loop {
+            let (info, boot, drain) = (Box::new(info.clone()), boot.clone(), drain.clone());
+            let linked = |reply| {
+                let event = broker::Event::HostLinked { reply, info, boot, home, session, drain };
+                async move { port.send(event).await.is_ok() }
+            };
+            let answer = self.link_replies.ask(linked).await;
+            tries += 1;
+            if answer != Err(NoAnswer::Busy) || tries == LINK_TRIES_MAX {
+                return answer;
+            }
+            tokio::time::sleep(LINK_PAUSE).await;
+        }
+    }
+
+    /// Tells people of a host that is not let in.
+    fn refused_host(&self, host: &HostId, why: &broker::Refused) {
+        let kind = match why {
+            broker::Refused::NameTaken { .. } => "host_name_taken",
+            broker::Refused::Misdirected { .. } => "host_misdirected",
+            broker::Refused::Full { .. } => "host_refused",
+            _ => return,
+        };
+        self.notice(Notice { kind, subject: host.to_string(), message: format!("it was not let in: {why}") });
     }
 
     /// Keeps the host's record of this boot in the store, for whoever looks there.
@@ -328,10 +390,10 @@ impl Region {
     }
 
     /// Something came over a host's link.
-    pub(crate) fn host_heard(&self, host: &HostId, session: broker::Session) {
+    pub(crate) fn host_heard(&self, host: &HostId, Speaker { home, session }: Speaker) {
         let Some(broker) = self.brokers.of_host(host) else { return };
         // The next message of the host says the same.
-        let _ = broker.port().try_send(broker::Event::HostHeard { host: host.clone(), session });
+        let _ = broker.port().try_send(broker::Event::HostHeard { host: host.clone(), home, session });
     }
 
     pub(crate) async fn host_unlinked(&self, host: &HostId, session: broker::Session) {

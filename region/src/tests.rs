@@ -88,6 +88,7 @@ fn host(number: usize) -> HostRecord {
     HostRecord {
         info,
         boot: BootId("boot-1".to_owned()),
+        home: None,
         registered_at: Timestamp(1),
         cordon: None,
         drain: None,

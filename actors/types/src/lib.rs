@@ -18,7 +18,8 @@ mod units;
 pub use container::{ContainerPhase, ContainerSpec, ContainerStatus, ExitStatus, PortBinding};
 pub use host::{Capacity, HostInfo, PortRange, Usage};
 pub use ids::{
-    BootId, ContainerId, DrainVersion, Epoch, Generation, Incarnation, OwnerEpoch, ShardId, SliceVersion, TaskId,
+    BootId, ContainerId, DrainVersion, Epoch, Generation, HomeId, Incarnation, OwnerEpoch, ShardId, SliceVersion,
+    TaskId,
 };
 pub use job::{
     Constraint, ConstraintOp, Entrypoint, HealthCheck, JobKind, JobSpec, PortSpec, Priority, RegionSplit, Regions,

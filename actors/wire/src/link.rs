@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 use polder_core::message::{HostOrder, HostReport};
-use polder_types::{BootId, Epoch, HostId, Incarnation, RegionId, TaskId};
+use polder_types::{BootId, Epoch, HomeId, HostId, Incarnation, RegionId, TaskId};
 
 /// Where a region node takes host links.
 pub const LINK_PATH: &str = "/v1/link";
@@ -57,6 +57,8 @@ pub struct Hello {
     pub session: u64,
     /// The highest incarnation of the region that this host has seen; zero if none.
     pub incarnation: Incarnation,
+    /// Its data folder: another one is another host, whatever its name.
+    pub home: HomeId,
 }
 
 /// The answer to a hello.

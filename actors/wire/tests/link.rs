@@ -99,7 +99,7 @@ fn report() -> impl Strategy<Value = HostReport> {
 fn to_region() -> impl Strategy<Value = ToRegion> {
     prop_oneof![
         (name(), name(), any::<String>(), any::<(u32, u64, u64)>()).prop_map(
-            |(region, host, boot, (protocol, session, incarnation))| {
+            |(region, host, boot, (protocol, session, incarnation, home))| {
                 ToRegion::Hello(Hello {
                     protocol,
                     agent: "0.1.0".to_owned(),
@@ -108,6 +108,7 @@ fn to_region() -> impl Strategy<Value = ToRegion> {
                     boot: BootId(boot),
                     session,
                     incarnation: Incarnation(incarnation),
+                    home: HomeId(home),
                 })
             }
         ),
@@ -307,6 +308,7 @@ fn golden_to_region() -> Vec<ToRegion> {
             boot: BootId("boot".to_owned()),
             session: 5,
             incarnation: Incarnation(1),
+            home: HomeId(2),
         }),
         ToRegion::Report(HostReport::Inventory {
             info,

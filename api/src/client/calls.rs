@@ -4,7 +4,7 @@ use super::{Client, ClientError, Stream, sse};
 use crate::{
     dto::{
         ActorList, ApplyResponse, DrainRequest, DrainView, EventList, EventView, HostList, HostView, JobList,
-        JobStatus, JobSummary, LogQuery, Page, QuotaList, QuotaRequest, QuotaView, Ready, SliceList, SliceStatus,
+        JobStatus, JobSummary, LogQuery, Note, Page, QuotaList, QuotaRequest, QuotaView, Ready, SliceList, SliceStatus,
         StopResponse, WhyView,
     },
     job_file::JobFile,
@@ -112,6 +112,11 @@ impl Client {
     /// Lets new tasks come to a host again.
     pub async fn uncordon(&self, host: &HostId) -> Result<HostView, ClientError> {
         self.post(&paths::host_uncordon(host)).await
+    }
+
+    /// Lets an agent with another data folder take the name of a silent host.
+    pub async fn readmit(&self, host: &HostId, note: &Note) -> Result<HostView, ClientError> {
+        self.answer(self.request(Method::POST, &paths::host_readmit(host)).json(note)).await
     }
 
     /// Begins to empty a host; the order is durable when it answers.

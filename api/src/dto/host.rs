@@ -118,6 +118,18 @@ pub struct DrainRequest {
     pub owner: String,
 }
 
+/// Who asks for something, and why, for those who look later.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Note {
+    /// Why.
+    #[serde(default)]
+    pub reason: String,
+    /// Who asks.
+    #[serde(default)]
+    pub owner: String,
+}
+
 /// How a drain goes, or how it ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]

@@ -15,7 +15,9 @@ mod why;
 
 pub use event::{EventList, EventView, Level};
 pub use foreign::{AmountsSchema, ExitSchema, PortRangeSchema};
-pub use host::{DrainRequest, DrainState, DrainView, HostHealth, HostList, HostRoom, HostView, MovedTask, PartAge};
+pub use host::{
+    DrainRequest, DrainState, DrainView, HostHealth, HostList, HostRoom, HostView, MovedTask, Note, PartAge,
+};
 pub use job::{
     ApplyResponse, ExitView, JobList, JobStatus, JobSummary, PartState, PortView, RegionPart, SliceList, SliceStatus,
     StopResponse, TaskPhase, TaskView, Wait, WaitCount,

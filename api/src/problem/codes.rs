@@ -129,6 +129,8 @@ codes! {
     Timeout = "timeout", 504, true, "no answer in time";
     /// The store could not be written, or it is unknown whether it was. Look before you try again.
     StoreUnavailable = "store_unavailable", 503, true, "the store is not available";
+    /// The host is heard, so its name can't be given to another agent. Stop the one that speaks for it first.
+    HostHeard = "host_heard", 409, false, "the host is heard";
     /// A fault of Polder's own. The server's log has more.
     Internal = "internal", 500, false, "an internal error";
 }

@@ -3,8 +3,8 @@
 use crate::{
     dto::{
         ActorList, ApplyResponse, DrainRequest, DrainView, EventList, EventView, HostList, HostView, JobList,
-        JobStatus, LogQuery, Page, QuotaList, QuotaRequest, QuotaView, Ready, SliceList, SliceStatus, StopResponse,
-        WhyView,
+        JobStatus, LogQuery, Note, Page, QuotaList, QuotaRequest, QuotaView, Ready, SliceList, SliceStatus,
+        StopResponse, WhyView,
     },
     problem::Problem,
 };
@@ -41,6 +41,8 @@ pub trait Front: Send + Sync + 'static {
     async fn drain(&self, host: HostId) -> Result<DrainView, Problem>;
     /// Calls a drain in progress off. One that has ended keeps its host closed until it is uncordoned.
     async fn abort_drain(&self, host: HostId) -> Result<DrainView, Problem>;
+    /// Lets an agent with another data folder take the name of a silent host.
+    async fn readmit(&self, host: HostId, note: Note) -> Result<HostView, Problem>;
     /// All quotas.
     async fn quotas(&self) -> Result<QuotaList, Problem>;
     /// The quota of an account.

@@ -4,7 +4,7 @@ use super::{answer::ProblemResponse, front::Front, region::mismatch, stream};
 use crate::{
     dto::{
         ActorList, ApplyResponse, DrainRequest, DrainView, EventList, HostList, HostView, JobList, JobStatus, LogQuery,
-        Page, QuotaList, QuotaRequest, QuotaView, Ready, StopResponse, WhyView,
+        Note, Page, QuotaList, QuotaRequest, QuotaView, Ready, StopResponse, WhyView,
     },
     job_file::{self, Format, JobFile},
     limits, paths,
@@ -203,11 +203,29 @@ pub(super) async fn begin_drain(
         );
         return Err(Problem::new(Code::BadRequest, detail).with_field("deadline", "out of range").into());
     }
-    if request.reason.len() > limits::TEXT_BYTES_MAX || request.owner.len() > limits::TEXT_BYTES_MAX {
+    short(&request.reason, &request.owner)?;
+    json(front.begin_drain(host, request.into_inner()).await)
+}
+
+fn short(reason: &str, owner: &str) -> Answer<()> {
+    if reason.len() > limits::TEXT_BYTES_MAX || owner.len() > limits::TEXT_BYTES_MAX {
         let detail = format!("`reason` and `owner` have {} bytes at most", limits::TEXT_BYTES_MAX);
         return Err(Problem::new(Code::BadRequest, detail).into());
     }
-    json(front.begin_drain(host, request.into_inner()).await)
+    Ok(())
+}
+
+/// Lets an agent with another data folder take the name of a silent host: its machine was reinstalled or replaced. Who
+/// asks vouches that nothing of the host's old tasks runs any more.
+#[utoipa::path(
+    post, path = paths::HOST_READMIT, tag = "hosts", params(("host" = String, Path, description = "The host")),
+    request_body = Note,
+    responses((status = 200, body = HostView), (status = 404, body = Problem), (status = 409, body = Problem))
+)]
+pub(super) async fn readmit(front: Data<dyn Front>, path: Path<String>, note: Json<Note>) -> JsonAnswer<HostView> {
+    let host: HostId = id(&path)?;
+    short(&note.reason, &note.owner)?;
+    json(front.readmit(host, note.into_inner()).await)
 }
 
 /// Calls a drain off. A host that was drained may take tasks again.

@@ -76,6 +76,7 @@ fn common(config: &mut ServiceConfig, front: Arc<dyn Front>) {
         .service(resource(paths::HOSTS).get(handlers::hosts))
         .service(resource(paths::HOST_CORDON).post(handlers::cordon))
         .service(resource(paths::HOST_UNCORDON).post(handlers::uncordon))
+        .service(resource(paths::HOST_READMIT).post(handlers::readmit))
         .service(
             resource(paths::HOST_DRAIN).get(handlers::drain).post(handlers::begin_drain).delete(handlers::abort_drain),
         )

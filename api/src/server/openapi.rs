@@ -18,6 +18,7 @@ use utoipa::OpenApi;
         handlers::hosts,
         handlers::cordon,
         handlers::uncordon,
+        handlers::readmit,
         handlers::drain,
         handlers::begin_drain,
         handlers::abort_drain,

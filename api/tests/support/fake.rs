@@ -361,6 +361,10 @@ impl Front for Fake {
         }
     }
 
+    async fn readmit(&self, host: HostId, _: Note) -> Result<HostView, Problem> {
+        self.set_cordon(host, false).await
+    }
+
     async fn quotas(&self) -> Result<QuotaList, Problem> {
         let quotas = self.quotas.lock().unwrap();
         Ok(QuotaList { quotas: quotas.iter().map(|(account, request)| Self::quota_view(account, request)).collect() })

@@ -8,6 +8,7 @@ mod hosts;
 mod image;
 mod logs;
 mod quota;
+mod readmit;
 mod status;
 mod stop;
 mod validate;
@@ -53,6 +54,7 @@ enum Command {
     Hosts(hosts::Hosts),
     Cordon(hosts::Cordon),
     Uncordon(hosts::Uncordon),
+    Readmit(readmit::Readmit),
     Drain(drain::Drain),
     #[command(subcommand)]
     Quota(quota::Quota),
@@ -80,6 +82,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Hosts(command) => asking(&server, |client| command.run(client)),
         Command::Cordon(command) => asking(&server, |client| command.run(client)),
         Command::Uncordon(command) => asking(&server, |client| command.run(client)),
+        Command::Readmit(command) => asking(&server, |client| command.run(client)),
         Command::Drain(command) => asking(&server, |client| command.run(client)),
         Command::Quota(command) => asking(&server, |client| command.run(client)),
         Command::Events(command) => asking(&server, |client| command.run(client)),

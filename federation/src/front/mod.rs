@@ -15,7 +15,7 @@ use polder_api::{
     Code, Problem,
     dto::{
         ActorList, ApplyResponse, Check, DrainRequest, DrainView, EventList, EventView, HostList, HostView, JobList,
-        JobStatus, LogQuery, Page, QuotaList, QuotaRequest, QuotaView, Ready, StopResponse, WhyView,
+        JobStatus, LogQuery, Note, Page, QuotaList, QuotaRequest, QuotaView, Ready, StopResponse, WhyView,
     },
     server::{Front, Stream},
 };
@@ -90,6 +90,11 @@ impl Front for FederationApi {
     async fn abort_drain(&self, host: HostId) -> Result<DrainView, Problem> {
         let (link, host) = self.find_host(&host).await?;
         link.client().abort_drain(&host).await.map_err(|error| regions::unreached(&link.region, error))
+    }
+
+    async fn readmit(&self, host: HostId, note: Note) -> Result<HostView, Problem> {
+        let (link, host) = self.find_host(&host).await?;
+        link.client().readmit(&host, &note).await.map_err(|error| regions::unreached(&link.region, error))
     }
 
     async fn quotas(&self) -> Result<QuotaList, Problem> {

@@ -210,6 +210,9 @@ impl Front for Api {
     async fn hosts(&self, _: Page) -> Result<HostList, Problem> {
         Ok(HostList { hosts: vec![self.0.host()], parts: Vec::new(), next: None })
     }
+    async fn readmit(&self, _: HostId, _: Note) -> Result<HostView, Problem> {
+        Err(Problem::new(Code::Internal, "not asked for here"))
+    }
     async fn set_cordon(&self, _: HostId, cordoned: bool) -> Result<HostView, Problem> {
         self.0.state.lock().unwrap().cordoned = cordoned;
         Ok(self.0.host())

@@ -4,7 +4,7 @@ use super::{Read as _, RegionApi, not_ready};
 use crate::views;
 use polder_api::{
     Code, Problem,
-    dto::{DrainRequest, DrainView, HostView, MovedTask, PartAge},
+    dto::{DrainRequest, DrainView, HostView, MovedTask, Note, PartAge},
 };
 use polder_core::broker::{self, Done, Event, Refused};
 use polder_types::{HostId, JobId, TaskId, Usage};
@@ -22,6 +22,13 @@ fn refused(host: &HostId, why: &Refused) -> Problem {
     match why {
         Refused::UnknownHost { .. } => no_such_host(host),
         Refused::Deadline { .. } => Problem::new(Code::BadRequest, why.to_string()),
+        Refused::Heard { .. } => Problem::new(Code::HostHeard, why.to_string()).with_hint(format!(
+            "stop the agent that speaks as {host}, and wait until `polder hosts` shows it as silent"
+        )),
+        // Of links only.
+        Refused::NameTaken { .. } | Refused::Misdirected { .. } | Refused::Full { .. } | Refused::OldLink { .. } => {
+            Problem::new(Code::Internal, why.to_string())
+        }
         Refused::NotDraining { .. } => Problem::new(Code::DrainNotFound, why.to_string()),
     }
 }
@@ -92,6 +99,13 @@ impl RegionApi {
         } else {
             self.ask(&host, |reply| Event::Uncordon { reply, host: target }).await?;
         }
+        self.host_view(&host).await
+    }
+
+    pub(super) async fn readmit_host(&self, host: HostId, note: Note) -> Result<HostView, Problem> {
+        let by = if note.owner.is_empty() { SOMEBODY.to_owned() } else { note.owner };
+        let (target, reason) = (host.clone(), note.reason);
+        self.ask(&host, |reply| Event::Readmit { reply, host: target, by, reason }).await?;
         self.host_view(&host).await
     }
 

@@ -133,7 +133,7 @@ mod tests {
     /// A link, what is sent to its host, and a log that is being read over it.
     fn reading(links: &Links) -> (super::super::Admitted, LogStream, LogRequest) {
         let host = "h1".parse().unwrap();
-        let mut open = links.admit(&host, 1).unwrap();
+        let mut open = links.admit(&host, polder_types::HomeId(1), 1).unwrap();
         let log = links.read_log(&host, "a/b/0".parse().unwrap(), true, None).unwrap();
         let Ok(ToHost::Log(request)) = open.queue.try_recv() else { panic!("the host was not asked") };
         (open, log, request)

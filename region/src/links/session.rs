@@ -1,7 +1,7 @@
 //! One link from its hello to its end.
 
 use super::{Admitted, CONTAINERS_MAX, Link, Links};
-use crate::region::Region;
+use crate::region::{Region, Speaker};
 use actix_web::{HttpRequest, HttpResponse, web};
 use actix_ws::{AggregatedMessage, AggregatedMessageStream, CloseCode, CloseReason, Session};
 use futures::StreamExt as _;
@@ -31,6 +31,8 @@ const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long saying goodbye may take.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
+/// Longest text of a closing frame (RFC 6455: 125 bytes with the code).
+const CLOSE_TEXT_BYTES_MAX: usize = 123;
 /// How often a shard that had no room is tried again.
 const OWED_TICK: Duration = Duration::from_millis(200);
 
@@ -72,8 +74,12 @@ async fn run(mut session: Session, mut stream: AggregatedMessageStream, region: 
         return refuse(session, &problem).await;
     }
     let host = hello.host.clone();
-    let Some(Admitted { link, queue, older }) = region.links.admit(&host, hello.session) else {
-        return refuse(session, "a newer link of this host is open").await;
+    let Admitted { link, queue, older } = match region.links.admit(&host, hello.home, hello.session) {
+        Ok(admitted) => admitted,
+        Err(problem) => {
+            tracing::warn!(%host, "link refused: {problem}");
+            return refuse(session, &problem).await;
+        }
     };
     let open = Open { links: &region.links, host: &host, link: &link };
     if let Some(older) = older {
@@ -107,7 +113,7 @@ async fn run(mut session: Session, mut stream: AggregatedMessageStream, region: 
         match &end {
             End::Fault(why) => refuse(session, why).await,
             End::Over(why) => {
-                let reason = CloseReason { code: CloseCode::Normal, description: Some(why.clone()) };
+                let reason = CloseReason { code: CloseCode::Normal, description: Some(fitting(why)) };
                 // The other side may be gone already.
                 let _ = session.close(Some(reason)).await;
             }
@@ -115,7 +121,7 @@ async fn run(mut session: Session, mut stream: AggregatedMessageStream, region: 
     };
     // One that reads nothing any more does not read that either.
     let closing = tokio::time::timeout(CLOSE_TIMEOUT, closing);
-    let _ = tokio::join!(closing, region.host_unlinked(&host, broker::Session(link.session)));
+    let _ = tokio::join!(closing, region.host_unlinked(&host, link.speaker().session));
 }
 
 /// A session that is admitted. Whichever way its task ends, it makes room for the next.
@@ -156,8 +162,17 @@ fn check(hello: &Hello, region: &Region) -> Result<(), String> {
 async fn refuse(mut session: Session, reason: &str) {
     // The other side may be gone already.
     let _ = write(&mut session, &[ToHost::Reject(Reject { reason: reason.to_owned() })]).await;
-    let close = CloseReason { code: CloseCode::Policy, description: Some(reason.to_owned()) };
+    let close = CloseReason { code: CloseCode::Policy, description: Some(fitting(reason)) };
     let _ = session.close(Some(close)).await;
+}
+
+/// As much of a text as fits into a closing frame.
+fn fitting(text: &str) -> String {
+    let mut end = CLOSE_TEXT_BYTES_MAX.min(text.len());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text[..end].to_owned()
 }
 
 /// The host at the other end of a link, and what concerns it here.
@@ -235,7 +250,7 @@ fn pay(peer: Peer<'_>, shard: ShardId) -> bool {
 /// Takes the messages of a frame to whom they concern.
 async fn take_all(peer: Peer<'_>, messages: Vec<ToRegion>) -> Result<(), End> {
     // First of all: whatever becomes of what it says, the host is there.
-    peer.region.host_heard(peer.host, broker::Session(peer.link.session));
+    peer.region.host_heard(peer.host, peer.link.speaker());
     for message in messages {
         take(peer, message).await?;
     }
@@ -278,7 +293,7 @@ async fn write(session: &mut Session, messages: &[ToHost]) -> Result<(), End> {
 /// Takes one message of a host to whom it concerns.
 async fn take(peer: Peer<'_>, message: ToRegion) -> Result<(), End> {
     let Peer { region, host, link } = peer;
-    let session = broker::Session(link.session);
+    let speaker = link.speaker();
     match message {
         ToRegion::Hello(_) => return Err(End::Fault("a second hello came".to_owned())),
         ToRegion::Log(chunk) => link.deliver(chunk),
@@ -287,7 +302,7 @@ async fn take(peer: Peer<'_>, message: ToRegion) -> Result<(), End> {
             if info.id != *host {
                 return Err(End::Fault(format!("the host said hello as {host} and calls itself {}", info.id)));
             }
-            region.host_linked(info, boot.clone(), session, drain).await.map_err(End::Fault)?;
+            region.host_linked(info, boot.clone(), speaker, drain).await.map_err(End::Fault)?;
             link.learn_all(boot, &containers);
             // Every shard is told, also of nothing: that something is missing is news too.
             for shard in region.shard_ids().filter(|shard| !pay(peer, *shard)) {
@@ -315,7 +330,8 @@ async fn take(peer: Peer<'_>, message: ToRegion) -> Result<(), End> {
             region.try_tell_shard(shard, job_shard::Event::HostRefused { host: host.clone(), container, why });
         }
         ToRegion::Report(HostReport::Drain(attestation)) => {
-            let attested = broker::Event::DrainAttested { host: host.clone(), session, attestation };
+            let Speaker { home, session } = speaker;
+            let attested = broker::Event::DrainAttested { host: host.clone(), home, session, attestation };
             region.tell_broker_of(host, attested).await;
         }
     }

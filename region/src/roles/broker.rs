@@ -63,6 +63,7 @@ impl Role for BrokerRole {
         match effect {
             Effect::Host(notice) => self.region.spread_host_notice(&notice),
             Effect::Order { host, order } => self.region.order(&host, order),
+            Effect::LinkReply { reply, result } => self.region.link_replies.answer(reply, result),
             Effect::Reply { reply, result } => self.region.broker_replies.answer(reply, result),
             Effect::Notice(notice) => self.region.notice(notice),
         }
@@ -82,7 +83,8 @@ impl Role for BrokerRole {
             | Event::Cordon { host, .. }
             | Event::Uncordon { host, .. }
             | Event::Drain { host, .. }
-            | Event::AbortDrain { host, .. } => host.clone(),
+            | Event::AbortDrain { host, .. }
+            | Event::Readmit { host, .. } => host.clone(),
         })
     }
 }

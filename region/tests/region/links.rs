@@ -2,9 +2,9 @@
 
 use crate::support::{FakeHost, RawLink, eventually, free_port, job, now, ready, start_region, state};
 use bytes::Bytes;
-use polder_api::dto::PartState;
+use polder_api::dto::{HostHealth, Note, PartState};
 use polder_core::message::{HostOrder, HostReport};
-use polder_types::{ContainerId, ContainerPhase, ContainerStatus, ExitStatus, Incarnation};
+use polder_types::{ContainerId, ContainerPhase, ContainerStatus, ExitStatus, HomeId, Incarnation};
 use polder_wire::{Hello, PROTOCOL_VERSION, ToHost, ToRegion};
 use std::time::Duration;
 use tokio_tungstenite::tungstenite::Message;
@@ -22,6 +22,7 @@ async fn a_link_that_can_not_be_right_is_refused_with_the_reason() {
         boot: polder_types::BootId("boot-1".to_owned()),
         session: 1,
         incarnation: Incarnation(0),
+        home: HomeId(1),
     };
     let wrong = [
         (Hello { region: "us".parse().unwrap(), ..good() }, "the host belongs to us"),
@@ -115,6 +116,47 @@ async fn the_newest_link_speaks_for_a_host_however_long_an_older_one_stays_open(
     drop(new);
     let mut next = RawLink::open(&region.url, "h1", 7, vec![status(&container, running())]).await;
     next.heard(&client).await;
+    region.stop().await;
+}
+
+#[actix_web::test]
+async fn another_agent_can_not_speak_for_a_host_until_a_person_lets_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let region = start_region(dir.path(), free_port());
+    let client = ready(&region, 0).await;
+    let name = "h1".parse().unwrap();
+    let mut first = RawLink::open(&region.url, "h1", 5, Vec::new()).await;
+    first.heard(&client).await;
+
+    // While the first is linked, the other does not even take its place.
+    let mut other = RawLink::hello_from(&region.url, "h1", HomeId(2), 9).await;
+    assert!(other.refused().await.contains("another agent"));
+    first.heard(&client).await;
+    let refused = client.readmit(&name, &Note::default()).await.unwrap_err().to_string();
+    assert!(refused.contains("h1 is heard"), "{refused}");
+
+    // Nor when it is gone: not at once, and not when it has been silent.
+    drop(first);
+    let silent = || async { client.all_hosts().await.unwrap().hosts[0].health == HostHealth::Unknown };
+    for when in ["gone", "silent"] {
+        let mut other = RawLink::hello_from(&region.url, "h1", HomeId(2), 9).await;
+        other.say(&[ToRegion::Report(crate::support::inventory("h1", Vec::new()))]).await;
+        let said = other.refused().await;
+        assert!(said.contains("belongs to the agent with data folder 0000000000000001"), "{when}: {said}");
+        eventually("the host is silent", silent).await;
+    }
+    let events = client.events().await.unwrap().events;
+    assert!(events.iter().any(|event| event.kind == "host_name_taken"), "{events:?}");
+
+    client.readmit(&name, &Note { reason: "new disk".to_owned(), owner: "ann".to_owned() }).await.unwrap();
+    let mut other = RawLink::hello_from(&region.url, "h1", HomeId(2), 9).await;
+    other.say(&[ToRegion::Report(crate::support::inventory("h1", Vec::new()))]).await;
+    other.heard(&client).await;
+    drop(other);
+    let mut first = RawLink::hello(&region.url, "h1", 10).await;
+    first.say(&[ToRegion::Report(crate::support::inventory("h1", Vec::new()))]).await;
+    let said = first.refused().await;
+    assert!(said.contains("data folder 0000000000000002"), "{said}");
     region.stop().await;
 }
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! container/<id>   owner/<shard>   floor/<task>   drain        what the machine holds
-//! session   incarnation                                        what the link holds
+//! home   session   incarnation                                 what the link holds
 //! ```
 
 use std::{path::Path, sync::Arc};
@@ -12,7 +12,7 @@ use futures::future::{BoxFuture, FutureExt as _};
 use polder_core::host::{ContainerRecord, Delta, DrainRecord, OwnerRecord, Records, TaskFloor};
 use polder_shell::{Commit, Journal};
 use polder_store::{EmbeddedStore, Op, Store, Txn, commit_all};
-use polder_types::{Incarnation, Timestamp};
+use polder_types::{HomeId, Incarnation, Timestamp};
 use polder_wire::{Stored, WireError};
 
 use super::AgentError;
@@ -21,6 +21,7 @@ const CONTAINERS: &str = "container/";
 const OWNERS: &str = "owner/";
 const FLOORS: &str = "floor/";
 const DRAIN: &str = "drain";
+const HOME: &str = "home";
 const SESSION: &str = "session";
 const INCARNATION: &str = "incarnation";
 
@@ -79,6 +80,17 @@ impl Disk {
         let next = now.0.max(last.saturating_add(1));
         self.put_number(SESSION, next).await?;
         Ok(next)
+    }
+
+    /// The number of this data folder, drawn when it is first asked for.
+    pub(super) async fn home(&self) -> Result<HomeId, AgentError> {
+        let known = self.number(HOME).await?;
+        if known != 0 {
+            return Ok(HomeId(known));
+        }
+        let drawn = rand::random_range(1..=u64::MAX);
+        self.put_number(HOME, drawn).await?;
+        Ok(HomeId(drawn))
     }
 
     /// The highest incarnation of the region that this host has seen.

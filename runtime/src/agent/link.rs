@@ -131,6 +131,7 @@ impl Linker {
             boot: self.boot.clone(),
             session,
             incarnation,
+            home: self.disk.home().await.map_err(stored)?,
         };
         send(&mut socket, &[ToRegion::Hello(hello)]).await?;
         let welcome = timeout(CONNECT_TIMEOUT, first_message(&mut socket)).await.map_err(in_time)??;

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::message::DrainAttestation;
 
-fn cut(mut text: String) -> String {
+pub(super) fn cut(mut text: String) -> String {
     let mut end = TEXT_BYTES_MAX.min(text.len());
     while !text.is_char_boundary(end) {
         end -= 1;
@@ -25,7 +25,7 @@ fn cut(mut text: String) -> String {
     text
 }
 
-fn done(host: &Host, changed: bool) -> Done {
+pub(super) fn done(host: &Host, changed: bool) -> Done {
     Done {
         host: host.record.info.id.clone(),
         changed,
@@ -46,7 +46,7 @@ impl Host {
 }
 
 impl Broker {
-    fn known(&mut self, id: &HostId) -> Result<&mut Host, Refused> {
+    pub(super) fn known(&mut self, id: &HostId) -> Result<&mut Host, Refused> {
         self.hosts.get_mut(id).ok_or_else(|| Refused::UnknownHost { host: id.clone() })
     }
 

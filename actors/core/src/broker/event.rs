@@ -2,7 +2,7 @@
 
 use alloc::{boxed::Box, string::String};
 use core::fmt;
-use polder_types::{BootId, DatacenterId, DrainVersion, HostId, HostInfo, Millis, Timestamp};
+use polder_types::{BootId, DatacenterId, DrainVersion, HomeId, HostId, HostInfo, Millis, Timestamp};
 
 use super::state::{DrainRecord, HostRecord};
 use crate::message::{DrainAttestation, HostNotice, HostOrder, Notice, ReplyId};
@@ -41,12 +41,16 @@ impl Config {
 /// What happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A host opened a link and said what it is.
+    /// A host opened a link and said what it is. Nothing else that it says counts before this is answered.
     HostLinked {
+        /// Whom to answer.
+        reply: ReplyId,
         /// What it is.
         info: Box<HostInfo>,
         /// Its boot.
         boot: BootId,
+        /// Its data folder.
+        home: HomeId,
         /// Its link.
         session: Session,
         /// What it says of its drain.
@@ -56,6 +60,8 @@ pub enum Event {
     HostHeard {
         /// The host.
         host: HostId,
+        /// Its data folder.
+        home: HomeId,
         /// Over which link.
         session: Session,
     },
@@ -70,6 +76,8 @@ pub enum Event {
     DrainAttested {
         /// The host.
         host: HostId,
+        /// Its data folder.
+        home: HomeId,
         /// Over which link.
         session: Session,
         /// What it says.
@@ -120,6 +128,18 @@ pub enum Event {
         /// The host.
         host: HostId,
     },
+    /// Somebody vouches that nothing of a silent host runs any more, so that an agent with another data folder may take
+    /// its name: the machine was reinstalled, or replaced.
+    Readmit {
+        /// Whom to answer.
+        reply: ReplyId,
+        /// The host.
+        host: HostId,
+        /// Who.
+        by: String,
+        /// Why.
+        reason: String,
+    },
 }
 
 /// What is to be done.
@@ -133,6 +153,13 @@ pub enum Effect {
         host: HostId,
         /// The order.
         order: HostOrder,
+    },
+    /// Answer the link that said what its host is.
+    LinkReply {
+        /// Which.
+        reply: ReplyId,
+        /// Whether its host is let in.
+        result: Result<Done, Refused>,
     },
     /// Answer whoever asked.
     Reply {
@@ -182,6 +209,39 @@ pub enum Refused {
         /// The longest that a drain may take.
         max: Millis,
     },
+    /// The host is heard: nobody else can take its name.
+    Heard {
+        /// The host.
+        host: HostId,
+    },
+    /// The host's name belongs to another data folder.
+    NameTaken {
+        /// The host.
+        host: HostId,
+        /// The folder that it belongs to.
+        home: HomeId,
+        /// For how long that one was not heard; none while it is.
+        silent: Option<Millis>,
+    },
+    /// The host stands in a datacenter that another broker keeps.
+    Misdirected {
+        /// The host.
+        host: HostId,
+        /// Where it says it stands.
+        datacenter: DatacenterId,
+    },
+    /// No more hosts can be registered.
+    Full {
+        /// The host.
+        host: HostId,
+        /// The limit.
+        max: usize,
+    },
+    /// A newer link of the host has been heard.
+    OldLink {
+        /// The host.
+        host: HostId,
+    },
     /// No drain is in progress.
     NotDraining {
         /// The host.
@@ -201,6 +261,31 @@ impl fmt::Display for Refused {
                 write!(f, "the deadline is {} ahead, {max} at most: choose an earlier one", deadline.since(*now))
             }
             Self::Deadline { .. } => f.write_str("the deadline of the drain has passed already: choose a later one"),
+            Self::Heard { host } => write!(
+                f,
+                "host {host} is heard: its name can be given to another data folder only when its agent is stopped and the host is silent"
+            ),
+            Self::NameTaken { host, home, silent } => {
+                write!(f, "the name {host} belongs to the agent with data folder {home}, which ")?;
+                match silent {
+                    None => f.write_str("is heard")?,
+                    Some(silent) => write!(f, "has not been heard for {silent}")?,
+                }
+                write!(
+                    f,
+                    ": give this host a name of its own; if it is the same machine, reinstalled, and nothing of its old tasks runs any more, let it in with `polder readmit {host}`"
+                )
+            }
+            Self::Misdirected { host, datacenter } => {
+                write!(
+                    f,
+                    "host {host} says that it stands in datacenter {datacenter}, whose hosts another broker keeps"
+                )
+            }
+            Self::Full { host, max } => {
+                write!(f, "host {host} can't be registered: the datacenter has {max} hosts, which is its limit")
+            }
+            Self::OldLink { host } => write!(f, "a newer link of host {host} is open"),
             Self::NotDraining { host, drain: Some(drain) } => write!(
                 f,
                 "host {host} is not being drained: its drain {} has ended as {}; `polder uncordon {host}` opens it again",

@@ -8,10 +8,10 @@ use alloc::{
     sync::Arc,
     vec::Vec,
 };
-use polder_types::{BootId, ContainerId, HostId, HostInfo, Millis, Timestamp};
+use polder_types::{BootId, ContainerId, HomeId, HostId, HostInfo, Millis, Timestamp};
 
 use super::{
-    event::{Config, Delta, Effect, Session},
+    event::{Config, Delta, Effect, Refused, Session},
     limits::{HOSTS_MAX, ORDER_REPEAT, ORDER_REPEAT_MAX, SILENCE_MAX},
     state::HostRecord,
 };
@@ -124,72 +124,77 @@ impl Broker {
         }
     }
 
+    /// Takes in what a host said it is, and says whether that was news to be kept.
     pub(super) fn linked(
         &mut self,
         out: &mut Out,
         now: Timestamp,
         info: HostInfo,
         boot: BootId,
+        home: HomeId,
         session: Session,
-    ) -> bool {
+    ) -> Result<bool, Refused> {
         let id = info.id.clone();
         if info.datacenter != self.config.datacenter {
-            let message = format!(
-                "it says that it stands in datacenter {}, whose hosts another broker keeps: its link goes there",
-                info.datacenter
-            );
-            tell(out, "host_misdirected", &id, message);
-            return false;
+            return Err(Refused::Misdirected { host: id, datacenter: info.datacenter });
         }
         let full = self.hosts.len() >= HOSTS_MAX;
         let Some(entry) = self.hosts.get_mut(&id) else {
             if full {
-                let message =
-                    format!("it can't be registered: the datacenter has {HOSTS_MAX} hosts, which is its limit");
-                tell(out, "host_refused", &id, message);
-                return false;
+                return Err(Refused::Full { host: id, max: HOSTS_MAX });
             }
             let message = format!(
                 "it was registered: rack {}, {} CPU, {}, agent {}",
                 info.rack, info.capacity.cpu, info.capacity.memory, info.agent
             );
-            let record =
-                HostRecord { info, boot, registered_at: now, cordon: None, drain: None, drains: Default::default() };
+            let record = HostRecord {
+                info,
+                boot,
+                home: Some(home),
+                registered_at: now,
+                cordon: None,
+                drain: None,
+                drains: Default::default(),
+            };
             let mut host = Host::restored(record, now);
             (host.session, host.linked) = (session, true);
             (host.heard_at, host.health) = (Some(now), HostHealth::Ready);
             self.hosts.insert(id.clone(), host);
             self.save(out, &id);
             tell(out, "host_registered", &id, message);
-            return true;
+            return Ok(true);
         };
+        entry.belongs_to(now, home)?;
         if session < entry.session {
-            return false;
+            return Err(Refused::OldLink { host: id });
         }
         entry.linked = true;
         if let Some(pending) = &mut entry.order {
             (pending.at, pending.tries) = (now, 0);
         }
-        self.heard(out, now, &id, session);
-        let Some(entry) = self.hosts.get_mut(&id) else { return false };
+        self.heard(out, now, &id, home, session);
+        let Some(entry) = self.hosts.get_mut(&id) else { return Err(Refused::UnknownHost { host: id }) };
         let rebooted = entry.record.boot != boot;
         if rebooted {
             entry.remaining.clear();
             let message = format!("it has rebooted: boot {boot} after {}", entry.record.boot);
             tell(out, "host_rebooted", &id, message);
         }
-        if rebooted || entry.record.info != info {
+        let changed = rebooted || entry.record.info != info || entry.record.home != Some(home);
+        if changed {
             entry.info = Arc::new(info.clone());
             entry.record.info = info;
             entry.record.boot = boot;
+            entry.record.home = Some(home);
             self.save(out, &id);
         }
-        true
+        Ok(changed)
     }
 
-    pub(super) fn heard(&mut self, out: &mut Out, now: Timestamp, id: &HostId, session: Session) -> bool {
+    /// Whether what was said counts: it came over the newest link of the agent that the name belongs to.
+    pub(super) fn heard(&mut self, out: &mut Out, now: Timestamp, id: &HostId, home: HomeId, session: Session) -> bool {
         let Some(entry) = self.hosts.get_mut(id) else { return false };
-        if session < entry.session {
+        if session < entry.session || entry.belongs_to(now, home).is_err() {
             return false;
         }
         if session > entry.session {

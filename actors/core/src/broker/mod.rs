@@ -3,6 +3,7 @@
 mod drain;
 mod event;
 mod explain;
+mod home;
 mod hosts;
 mod invariant;
 pub mod limits;

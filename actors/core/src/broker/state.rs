@@ -2,7 +2,7 @@
 
 use alloc::{string::String, vec::Vec};
 use core::fmt;
-use polder_types::{BootId, ContainerId, DrainVersion, HostInfo, Timestamp};
+use polder_types::{BootId, ContainerId, DrainVersion, HomeId, HostInfo, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::message::DrainOrder;
@@ -14,6 +14,9 @@ pub struct HostRecord {
     pub info: HostInfo,
     /// The boot that was last heard.
     pub boot: BootId,
+    /// The data folder that its name belongs to: no other agent may speak for it. None until one is heard.
+    #[serde(default)]
+    pub home: Option<HomeId>,
     /// When it was first heard.
     pub registered_at: Timestamp,
     /// Set while new tasks are kept away by a person's order.

@@ -46,23 +46,32 @@ impl Machine for Broker {
         let mut out = Effects::none();
         let mut answer = None;
         let id = match event {
-            Event::HostLinked { info, boot, session, drain } => {
+            Event::HostLinked { reply, info, boot, home, session, drain } => {
                 let id = info.id.clone();
-                if self.linked(&mut out, now, *info, boot, session) {
+                let linked = self.linked(&mut out, now, *info, boot, home, session);
+                if linked.is_ok() {
                     self.attested_on_link(&mut out, now, &id, drain);
+                }
+                let unsaved = !matches!(linked, Ok(true));
+                let result = linked.and_then(|_| self.answer(&id));
+                if unsaved {
+                    // Nothing to wait for: whether a host is let in must not depend on how fast the store writes.
+                    out.now(Effect::LinkReply { reply, result });
+                } else {
+                    out.after(Effect::LinkReply { reply, result });
                 }
                 id
             }
-            Event::HostHeard { host, session } => {
-                self.heard(&mut out, now, &host, session);
+            Event::HostHeard { host, home, session } => {
+                self.heard(&mut out, now, &host, home, session);
                 host
             }
             Event::HostUnlinked { host, session } => {
                 self.unlinked(&host, session);
                 host
             }
-            Event::DrainAttested { host, session, attestation } => {
-                if self.heard(&mut out, now, &host, session) {
+            Event::DrainAttested { host, home, session, attestation } => {
+                if self.heard(&mut out, now, &host, home, session) {
                     self.attested(&mut out, now, &host, attestation);
                 }
                 host
@@ -85,6 +94,10 @@ impl Machine for Broker {
             }
             Event::AbortDrain { reply, host } => {
                 answer = Some((reply, self.abort(&mut out, now, &host)));
+                host
+            }
+            Event::Readmit { reply, host, by, reason } => {
+                answer = Some((reply, self.readmit(&mut out, now, &host, by, reason)));
                 host
             }
         };

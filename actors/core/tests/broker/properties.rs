@@ -8,7 +8,7 @@ use polder_core::{
     machine::{Durable, Effects, Machine},
     message::{DrainAttestation, DrainOrder, HostHealth, HostOrder, ReplyId},
 };
-use polder_types::{BootId, ContainerId, DrainVersion, HostId, Millis, Timestamp};
+use polder_types::{BootId, ContainerId, DrainVersion, HomeId, HostId, Millis, Timestamp};
 use proptest::prelude::*;
 
 use crate::script::{config, containers, info};
@@ -150,13 +150,25 @@ impl World {
         self.heard_at = Some(self.now);
         let boot = BootId(self.boot.to_string());
         let (session, drain) = (Session(self.session), self.attestation());
-        self.event(Event::HostLinked { info: Box::new(info("h1")), boot, session, drain });
+        self.event(Event::HostLinked {
+            reply: ReplyId(0),
+            info: Box::new(info("h1")),
+            boot,
+            home: HomeId(1),
+            session,
+            drain,
+        });
     }
 
     fn attest(&mut self) {
         if let (true, Some(attestation)) = (self.linked, self.attestation()) {
             self.heard_at = Some(self.now);
-            self.event(Event::DrainAttested { host: Self::host(), session: Session(self.session), attestation });
+            self.event(Event::DrainAttested {
+                host: Self::host(),
+                home: HomeId(1),
+                session: Session(self.session),
+                attestation,
+            });
         }
     }
 
@@ -183,7 +195,7 @@ impl World {
     fn beat(&mut self) {
         if self.linked {
             self.heard_at = Some(self.now);
-            self.event(Event::HostHeard { host: Self::host(), session: Session(self.session) });
+            self.event(Event::HostHeard { host: Self::host(), home: HomeId(1), session: Session(self.session) });
         }
     }
 
@@ -235,7 +247,7 @@ impl World {
                     let version = self.drain.map_or(DrainVersion(1), |drain| drain.version);
                     let boot = BootId(self.boot.to_string());
                     let attestation = DrainAttestation { version, boot, remaining: vec![], forced: vec![] };
-                    self.event(Event::DrainAttested { host: host.clone(), session, attestation });
+                    self.event(Event::DrainAttested { host: host.clone(), home: HomeId(1), session, attestation });
                     assert_eq!(self.broker.host_record(&host).cloned(), before, "an older link spoke");
                 }
             }

@@ -12,7 +12,7 @@ use polder_core::{
     message::{DrainAttestation, HostHealth, ReplyId},
 };
 use polder_types::{
-    BootId, Bytes, Capacity, ContainerId, Cpu, DrainVersion, HostId, HostInfo, Millis, PortRange, Timestamp,
+    BootId, Bytes, Capacity, ContainerId, Cpu, DrainVersion, HomeId, HostId, HostInfo, Millis, PortRange, Timestamp,
 };
 
 use crate::harness::{Words, run_all};
@@ -91,6 +91,10 @@ fn show(effect: &Effect) -> String {
             format!("tell all: {} {}{cordoned}{drain}", condition.host, health(condition.health))
         }
         Effect::Order { host, order } => format!("{host}: {order:?}"),
+        Effect::LinkReply { result, .. } => match result {
+            Ok(done) => format!("{} let in", done.host),
+            Err(refused) => format!("not let in: {refused}"),
+        },
         Effect::Reply { reply, result: Ok(answer) } => format!("reply {}: {}", reply.0, done(answer)),
         Effect::Reply { reply, result: Err(refused) } => format!("reply {}: refused, {refused}", reply.0),
         Effect::Notice(notice) => format!("notice {} {}: {}", notice.kind, notice.subject, notice.message),
@@ -171,6 +175,7 @@ impl Script {
             remaining: containers(number("left")),
             forced: containers(number("forced")),
         };
+        let home = HomeId(words.get("home").map_or(1, |home| home.parse().unwrap()));
         let reply = ReplyId(self.replies + 1);
         let (by, reason) = ("ann".to_owned(), "kernel".to_owned());
         let event = match plain[0] {
@@ -183,12 +188,14 @@ impl Script {
                     info.datacenter = datacenter.parse().unwrap();
                 }
                 let drain = words.get("drain").map(|version| attestation(version.parse().unwrap()));
-                Event::HostLinked { info: Box::new(info), boot: boot.clone(), session: session(), drain }
+                let reply = ReplyId(0);
+                Event::HostLinked { reply, info: Box::new(info), boot: boot.clone(), home, session: session(), drain }
             }
-            "heard" => Event::HostHeard { host: host(), session: session() },
+            "heard" => Event::HostHeard { host: host(), home, session: session() },
             "unlinked" => Event::HostUnlinked { host: host(), session: session() },
             "attest" => Event::DrainAttested {
                 host: host(),
+                home,
                 session: session(),
                 attestation: attestation(plain[3].parse().unwrap()),
             },
@@ -200,6 +207,7 @@ impl Script {
                 Event::Drain { reply, host: host(), deadline, by, reason }
             }
             "abort" => Event::AbortDrain { reply, host: host() },
+            "readmit" => Event::Readmit { reply, host: host(), by, reason },
             "after" => return self.pass(Millis::from_secs(plain[1].parse().unwrap())),
             "restart" => {
                 let (broker, effects) = Broker::restore(config(), self.stored.values().cloned().collect(), self.now);
@@ -209,7 +217,7 @@ impl Script {
             "show" => return self.show(),
             other => panic!("no such command: {other}"),
         };
-        if matches!(plain[0], "cordon" | "uncordon" | "drain" | "abort") {
+        if matches!(plain[0], "cordon" | "uncordon" | "drain" | "abort" | "readmit") {
             self.replies += 1;
         }
         let effects = self.broker.step(self.now, event);

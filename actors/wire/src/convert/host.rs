@@ -3,7 +3,7 @@
 use super::{Wire, list_from_proto, list_to_proto, one_of, optional, optional_to_proto, required};
 use crate::{error::WireError, limits::CONTAINERS_PER_REPORT_MAX, proto::records as pb};
 use polder_core::broker::{Cordon, DrainRecord, DrainState, HostRecord};
-use polder_types::{BootId, DrainVersion, Timestamp};
+use polder_types::{BootId, DrainVersion, HomeId, Timestamp};
 
 const CONTAINERS: &str = "number of containers in a drain";
 
@@ -18,6 +18,7 @@ impl Wire for HostRecord {
             cordon: optional_to_proto(self.cordon.as_ref())?,
             drain: optional_to_proto(self.drain.as_ref())?,
             drains: self.drains.0,
+            home: self.home.map(|home| home.0),
         })
     }
 
@@ -29,6 +30,7 @@ impl Wire for HostRecord {
             cordon: optional(proto.cordon)?,
             drain: optional(proto.drain)?,
             drains: DrainVersion(proto.drains),
+            home: proto.home.map(HomeId),
         })
     }
 }

@@ -7,7 +7,7 @@ use crate::{
     link::{Hello, LogCancel, LogChunk, LogRequest, Reject, ToHost, ToRegion, Welcome},
     proto::link as pb,
 };
-use polder_types::{BootId, Epoch, Incarnation};
+use polder_types::{BootId, Epoch, HomeId, Incarnation};
 
 impl Wire for ToRegion {
     type Proto = pb::ToRegion;
@@ -71,6 +71,7 @@ impl Wire for Hello {
             boot: self.boot.0.clone(),
             session: self.session,
             incarnation: self.incarnation.0,
+            home: self.home.0,
         })
     }
 
@@ -83,6 +84,7 @@ impl Wire for Hello {
             boot: BootId(proto.boot),
             session: proto.session,
             incarnation: Incarnation(proto.incarnation),
+            home: HomeId(proto.home),
         })
     }
 }

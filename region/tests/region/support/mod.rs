@@ -14,8 +14,8 @@ use polder_api::{
 use polder_core::message::{DrainAttestation, HostOrder, HostReport};
 use polder_region::{RegionConfig, RunError, StoreConfig};
 use polder_types::{
-    BootId, Bytes as Memory, Capacity, ContainerId, ContainerPhase, ContainerStatus, Cpu, ExitStatus, HostId, HostInfo,
-    Incarnation, Millis, PortRange, Timestamp,
+    BootId, Bytes as Memory, Capacity, ContainerId, ContainerPhase, ContainerStatus, Cpu, ExitStatus, HomeId, HostId,
+    HostInfo, Incarnation, Millis, PortRange, Timestamp,
 };
 use polder_wire::{Hello, LINK_PATH, LogChunk, LogRequest, PROTOCOL_VERSION, ToHost, ToRegion, pack, unpack};
 use std::{
@@ -157,7 +157,7 @@ async fn connect(url: &str) -> Result<Socket, Box<dyn std::error::Error>> {
     Ok(tokio_tungstenite::connect_async(address).await?.0)
 }
 
-fn hello(host: &HostId, session: u64) -> ToRegion {
+fn hello(host: &HostId, home: HomeId, session: u64) -> ToRegion {
     ToRegion::Hello(Hello {
         protocol: PROTOCOL_VERSION,
         agent: "test".to_owned(),
@@ -166,13 +166,14 @@ fn hello(host: &HostId, session: u64) -> ToRegion {
         boot: boot(),
         session,
         incarnation: Incarnation(0),
+        home,
     })
 }
 
 async fn link(url: &str, info: &HostInfo, seen: &Mutex<Seen>) -> Result<(), Box<dyn std::error::Error>> {
     let boot = boot();
     let mut socket = connect(url).await?;
-    let hello = hello(&info.id, now().0);
+    let hello = hello(&info.id, HomeId(1), now().0);
     let (containers, drain) = {
         let seen = seen.lock().unwrap();
         (seen.running.keys().map(|id| status(&seen, id)).collect(), seen.drain.clone())

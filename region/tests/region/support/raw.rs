@@ -5,7 +5,7 @@ use bytes::Bytes;
 use futures::{SinkExt as _, StreamExt as _};
 use polder_api::{client::Client, dto::HostHealth};
 use polder_core::message::HostReport;
-use polder_types::ContainerStatus;
+use polder_types::{ContainerStatus, HomeId};
 use polder_wire::{ToHost, ToRegion, unpack};
 use std::{collections::VecDeque, time::Duration};
 use tokio_tungstenite::tungstenite::Message;
@@ -24,8 +24,13 @@ impl RawLink {
 
     /// A link of a host that said hello.
     pub(crate) async fn hello(url: &str, host: &str, session: u64) -> Self {
+        Self::hello_from(url, host, HomeId(1), session).await
+    }
+
+    /// The same of an agent with this data folder.
+    pub(crate) async fn hello_from(url: &str, host: &str, home: HomeId, session: u64) -> Self {
         let mut link = Self::connect(url).await;
-        link.say(&[hello(&host.parse().unwrap(), session)]).await;
+        link.say(&[hello(&host.parse().unwrap(), home, session)]).await;
         link
     }
 
@@ -50,7 +55,7 @@ impl RawLink {
     pub(crate) async fn heard(&mut self, client: &Client) {
         loop {
             self.say(&[ToRegion::Report(HostReport::Alive)]).await;
-            if client.all_hosts().await.unwrap().hosts[0].health == HostHealth::Ready {
+            if client.all_hosts().await.unwrap().hosts.first().is_some_and(|host| host.health == HostHealth::Ready) {
                 return;
             }
             tokio::time::sleep(Duration::from_millis(50)).await;
