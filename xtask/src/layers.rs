@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! types ◀─ core ◀─ wire, shell ◀┬─ runtime ◀────────────────────┐
+//!   ▲       ▲───── sim          │
 //!   ▲──── store ◀───────────────┤     └─▶ shim                  cli
 //!   ▲──── api ◀─────────────────┴─ node ◀─ region, federation ◀─┘
 //! ```
@@ -47,6 +48,7 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
             "polder-runtime",
         ],
     ),
+    ("polder-sim", &["polder-types", "polder-core"]),
     ("polder-e2e", &["polder-types", "polder-api", "polder-store"]),
     ("xtask", &[]),
 ];

@@ -1,0 +1,38 @@
+//! A restart is a no-op: no container is stopped without a durable cause, and none is started twice.
+
+use super::{RESTART, World};
+use crate::names::HostAt;
+use polder_types::ContainerId;
+use std::collections::BTreeSet;
+
+/// How far a deadline may lie ahead of this world's clock and have passed by a node's.
+const SKEW: u64 = 3_000;
+
+/// Every container that ever started.
+#[derive(Debug, Default)]
+pub(crate) struct Started(BTreeSet<(u8, ContainerId)>);
+
+impl World {
+    pub(crate) fn see_first_start(&mut self, at: HostAt, id: &ContainerId) {
+        self.counts.look(RESTART);
+        if !self.oracles.restart.0.insert((at.region, id.clone())) {
+            self.violated(RESTART, format!("{id} is started again on {at}"));
+        }
+    }
+
+    /// A host stops a container.
+    pub(crate) fn see_stopped(&mut self, at: HostAt, id: &ContainerId, how: &str) {
+        let runs = self.host(at).real.get(id).is_some_and(super::super::world::Real::is_running);
+        if !runs {
+            return;
+        }
+        self.counts.look(RESTART);
+        let ordered =
+            self.oracles.books[usize::from(at.region)].placed.get(id).is_none_or(|placed| placed.stop.is_some());
+        let drain = self.region(at.region).store.hosts.get(&self.host(at).id).and_then(|host| host.drain.as_ref());
+        let forced = drain.is_some_and(|drain| drain.deadline.0 <= self.now + SKEW);
+        if !ordered && !forced {
+            self.violated(RESTART, format!("{id} gets {how} on {at}, and its record does not say that it is to stop"));
+        }
+    }
+}
