@@ -10,6 +10,8 @@ use polder_types::{AccountId, HostId, JobId, TaskId};
 pub const JOBS: &str = "/v1/jobs";
 /// `GET`, `PUT` (apply), `DELETE` (stop): one job.
 pub const JOB: &str = "/v1/jobs/{job}";
+/// `POST`: forgets a stopped job.
+pub const JOB_DELETE: &str = "/v1/jobs/{job}/delete";
 /// `GET`: why a task is where it is, or what it waits for.
 pub const TASK_WHY: &str = "/v1/tasks/{task}/why";
 /// `GET`: what a task has printed, as text; `?follow=true&tail=100`.
@@ -26,13 +28,13 @@ pub const HOST_UNCORDON: &str = "/v1/hosts/{host}/uncordon";
 pub const HOST_DRAIN: &str = "/v1/hosts/{host}/drain";
 /// `GET`: all quotas.
 pub const QUOTAS: &str = "/v1/quotas";
-/// `GET`, `PUT`: the quota of one account.
+/// `GET`, `PUT`, `DELETE`: the quota of one account.
 pub const QUOTA: &str = "/v1/quotas/{account}";
 /// `GET`: what happened, newest last; with `?follow=true` a stream of server-sent events.
 pub const EVENTS: &str = "/v1/events";
 /// `GET`, region only: every slice with its status.
 pub const SLICES: &str = "/v1/slices";
-/// `PUT`, region only: a slice's whole content.
+/// `PUT`, region only: a slice's whole content. `DELETE ?version=N`: forgets one of which nothing is left.
 pub const SLICE: &str = "/v1/slices/{job}";
 /// `PUT`, region only: an account's allotment.
 pub const ALLOTMENT: &str = "/v1/allotments/{account}";
@@ -63,6 +65,12 @@ fn with(pattern: &str, id: &dyn Display) -> String {
 #[must_use]
 pub fn job(job: &JobId) -> String {
     with(JOB, job)
+}
+
+/// The path that forgets a stopped job.
+#[must_use]
+pub fn job_delete(job: &JobId) -> String {
+    with(JOB_DELETE, job)
 }
 
 /// The path of a task's explanation.

@@ -38,7 +38,13 @@ async fn jobs_with_slashes_in_their_account() {
     assert_eq!(status.spec.to_spec().unwrap(), parsed.spec);
     assert_eq!(status.tasks.len(), 2);
     assert_eq!(client.all_jobs().await.unwrap().len(), 1);
+    let error = client.delete_job(&parsed.spec.id).await.unwrap_err();
+    assert_eq!(problem(error).code, Code::JobNotStopped);
     assert!(client.stop_job(&parsed.spec.id).await.unwrap().changed);
+    assert_eq!(problem(client.delete_job(&parsed.spec.id).await.unwrap_err()).code, Code::JobNotGone);
+    while client.job(&parsed.spec.id).await.unwrap().state != PartState::Stopped {}
+    assert!(client.delete_job(&parsed.spec.id).await.unwrap().gone);
+    assert_eq!(problem(client.job(&parsed.spec.id).await.unwrap_err()).code, Code::JobNotFound);
     let missing: JobId = "shop/none".parse().unwrap();
     let error = client.stop_job(&missing).await.unwrap_err();
     assert!(error.is_users_fault() && !error.is_retryable());
@@ -97,6 +103,8 @@ async fn hosts_quotas_and_slices() {
     let mut quota = QuotaRequest { limit: amounts, regions: [(eu, amounts)].into() };
     assert_eq!(client.set_quota(&account, &quota).await.unwrap().limit, amounts);
     assert_eq!(client.quota(&account).await.unwrap().regions.len(), 1);
+    assert_eq!(client.remove_quota(&account).await.unwrap().account, account);
+    assert_eq!(problem(client.remove_quota(&account).await.unwrap_err()).code, Code::QuotaNotFound);
     quota.regions.insert(RegionId::new("us").unwrap(), amounts);
     let error = problem(client.set_quota(&account, &quota).await.unwrap_err());
     assert_eq!(error.code, Code::QuotaInconsistent);
@@ -111,6 +119,9 @@ async fn hosts_quotas_and_slices() {
     assert_eq!(client.put_slice(&slice(2)).await.unwrap().wanted, 2);
     let error = client.put_slice(&slice(1)).await.unwrap_err();
     assert_eq!(problem(error).code, Code::VersionConflict);
+    let web: JobId = "shop/web".parse().unwrap();
+    assert!(client.delete_slice(&web, SliceVersion(2)).await.unwrap().gone);
+    assert_eq!(problem(client.delete_slice(&web, SliceVersion(1)).await.unwrap_err()).code, Code::VersionConflict);
     let allotment = Allotment { account, version: 1, limit: amounts };
     assert_eq!(client.put_allotment(&allotment).await.unwrap(), allotment);
     assert!(client.slices().await.unwrap().slices.is_empty());
@@ -178,6 +189,7 @@ async fn the_document_has_every_path() {
     let all = [
         JOBS,
         JOB,
+        JOB_DELETE,
         TASK_WHY,
         TASK_LOGS,
         HOSTS,

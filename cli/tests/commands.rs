@@ -56,13 +56,14 @@ fn apply(server: &Running, text: &str, more: &[&str]) -> Ran {
 
 #[test]
 fn help_of_every_command() {
-    let commands: [&[&str]; 19] = [
+    let commands: [&[&str]; 21] = [
         &[],
         &["apply"],
         &["validate"],
         &["schema"],
         &["status"],
         &["stop"],
+        &["delete"],
         &["logs"],
         &["why"],
         &["hosts"],
@@ -73,6 +74,7 @@ fn help_of_every_command() {
         &["quota"],
         &["quota", "get"],
         &["quota", "set"],
+        &["quota", "remove"],
         &["events"],
         &["completions"],
         &["image", "pack"],
@@ -200,6 +202,38 @@ fn apply_over_quota_is_the_users_fault() {
 }
 
 #[test]
+fn a_refused_job_is_told_at_once_and_is_the_users_fault() {
+    let server = Running::start();
+    let ran = apply(&server, &WEB.replace("\"web\"", "\"taken\""), &["--wait", "--timeout", "1h"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (1, "shop/taken applied, generation 1\n"));
+    insta::assert_snapshot!("apply-refused", ran.stderr);
+}
+
+#[test]
+fn a_batch_is_waited_for_until_its_end() {
+    let server = Running::start();
+    let batch = |name: &str| format!("kind = \"batch\"\n{}", WEB.replace("\"web\"", name));
+    let ran = apply(&server, &batch("\"web\""), &["--wait"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (0, "shop/web applied, generation 1\nshop/web is completed\n"));
+    let ran = apply(&server, &batch("\"broken\""), &["--wait", "--timeout", "1h"]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.stderr.contains("will not be completed: tasks have failed for good"), "{ran:?}");
+}
+
+#[test]
+fn deleting_stops_first_when_asked_to() {
+    let server = Running::start();
+    apply(&server, WEB, &[]);
+    let refused = run_with(&server, &["delete", "shop/web"]);
+    assert_eq!((refused.code, refused.stdout.as_str()), (1, ""));
+    assert!(refused.stderr.contains("--stop"), "{refused:?}");
+    let deleted = run_with(&server, &["delete", "shop/web", "--stop"]);
+    assert_eq!((deleted.code, deleted.stdout.as_str()), (0, "shop/web is deleted\n"), "{deleted:?}");
+    assert_eq!(run_with(&server, &["status", "shop/web"]).code, 1);
+    assert_eq!(apply(&server, WEB, &[]).stdout, "shop/web applied, generation 1\n");
+}
+
+#[test]
 fn relative_images_start_at_the_job_file() {
     let server = Running::start();
     let folder = tempfile::tempdir().unwrap();
@@ -264,7 +298,7 @@ fn hosts_why_quota_events_and_logs() {
     insta::assert_snapshot!("hosts", run_with(&server, &["hosts"]).stdout);
     assert!(run_with(&server, &["hosts", "-o", "wide"]).stdout.contains("disk=ssd"));
     assert_eq!(run_with(&server, &["cordon", "h1"]).stdout, "h1 is cordoned; what runs there goes on: 5 tasks\n");
-    assert_eq!(run_with(&server, &["uncordon", "h1"]).stdout, "h1 is not cordoned\n");
+    assert_eq!(run_with(&server, &["uncordon", "h1"]).stdout, "h1 takes new tasks again\n");
     insta::assert_snapshot!("why", run_with(&server, &["why", "shop/web/0"]).stdout);
     insta::assert_snapshot!("events", run_with(&server, &["events"]).stdout);
     assert_eq!(run_with(&server, &["events", "-f"]).stdout, run_with(&server, &["events"]).stdout);
@@ -275,6 +309,9 @@ fn hosts_why_quota_events_and_logs() {
     assert_eq!(run_with(&server, &[&set[..], &["eu=cpu:5,memory:8GiB,tasks:20"]].concat()).code, 1);
     assert!(run_with(&server, &["quota", "get"]).stdout.contains("shop"));
     assert_eq!(run_with(&server, &["quota", "get", "nobody"]).code, 1);
+    let removed = run_with(&server, &["quota", "remove", "shop"]);
+    assert_eq!(removed.stdout, "shop has no quota any more: it may use what there is\n");
+    assert_eq!(run_with(&server, &["quota", "remove", "shop"]).code, 1);
     assert_eq!(run_with(&server, &["logs", "shop/web/1", "--tail", "1"]).stdout, "shop/web/1 line 2\n");
     let all = run_with(&server, &["logs", "shop/web"]).stdout;
     let mut lines: Vec<&str> = all.lines().collect();

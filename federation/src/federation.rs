@@ -9,7 +9,7 @@ use polder_core::{
 use polder_node::{EventLog, NoAnswer, Replies};
 use polder_shell::{Clock, Handle};
 use polder_store::Store;
-use polder_types::{Allotment, RegionId, Slice, Timestamp};
+use polder_types::{Allotment, JobId, RegionId, Slice, SliceVersion, Timestamp};
 use std::{
     collections::BTreeMap,
     sync::{Arc, OnceLock},
@@ -80,6 +80,14 @@ impl Federation {
         let job = slice.spec.id.clone();
         if !self.links.get(region).is_some_and(|link| link.put_slice(slice)) {
             tracing::debug!(%region, %job, "a slice found no room in its link; it will be repeated");
+        }
+    }
+
+    /// Hands the order to forget a slice to its region's link, or drops it: it is repeated.
+    pub(crate) fn drop_slice(&self, region: &RegionId, job: JobId, version: SliceVersion) {
+        let text = job.to_string();
+        if !self.links.get(region).is_some_and(|link| link.drop_slice(job, version)) {
+            tracing::debug!(%region, job = text, "a deletion found no room in its link; it will be repeated");
         }
     }
 

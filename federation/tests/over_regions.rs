@@ -209,3 +209,96 @@ async fn quotas_are_shared_out_and_parts_grow_only_when_others_have_shrunk() {
     east.down().await;
     west.down().await;
 }
+
+#[actix_web::test]
+async fn a_deleted_job_is_forgotten_by_every_region_and_its_name_is_free() {
+    let (mut east, mut west) = (RegionServer::start("east"), RegionServer::start("west"));
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(&dir).await;
+    let node = Node::start("n1", &store, vec![east.address(), west.address()]);
+    node.ready().await;
+    let client = &node.client;
+    let web: JobId = id("shop/web");
+    client.apply(&job(6, "one", COUNTS)).await.unwrap();
+    until_state(client, PartState::Healthy).await;
+    let error = client.delete_job(&web).await.unwrap_err();
+    assert!(error.hint().unwrap().contains("--stop"), "{error}");
+    assert_eq!(code(error), Code::JobNotStopped);
+
+    west.region.keeps.store(true, Ordering::SeqCst);
+    client.stop_job(&web).await.unwrap();
+    eventually("west is told", async || west.region.state.lock().unwrap().slices[&web].stopped.then_some(())).await;
+    assert_eq!(code(client.delete_job(&web).await.unwrap_err()), Code::JobNotGone);
+    west.region.keeps.store(false, Ordering::SeqCst);
+    west.region.settle();
+    until_state(client, PartState::Stopped).await;
+
+    // With a region that is not heard nobody knows.
+    west.down().await;
+    until_state(client, PartState::Unknown).await;
+    let error = client.delete_job(&web).await.unwrap_err();
+    assert!(error.to_string().contains("region west has not said"), "{error}");
+    west.up();
+    eventually("it is gone", async || client.delete_job(&web).await.ok().filter(|answer| answer.gone)).await;
+    assert_eq!(code(client.job(&web).await.unwrap_err()), Code::JobNotFound);
+    assert!(client.all_jobs().await.unwrap().is_empty());
+    assert!(east.region.state.lock().unwrap().slices.is_empty() && west.region.state.lock().unwrap().slices.is_empty());
+
+    let applied =
+        client.apply(&job(2, "two", COUNTS.replace("east = 2, west = 4", "east = 2").as_str())).await.unwrap();
+    assert_eq!(applied.generation, Generation(1));
+    until_state(client, PartState::Healthy).await;
+    node.stop().await;
+    east.down().await;
+    west.down().await;
+}
+
+#[actix_web::test]
+async fn a_region_that_refuses_its_part_is_told_of_and_does_not_keep_the_job_from_being_deleted() {
+    let mut east = RegionServer::start("east");
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(&dir).await;
+    let node = Node::start("n1", &store, vec![east.address()]);
+    node.ready().await;
+    let client = &node.client;
+    east.region.taken.lock().unwrap().insert(id("shop/web"));
+    client.apply(&job(2, "one", "")).await.unwrap();
+    let status = until_state(client, PartState::Refused).await;
+    assert!(status.regions[0].detail.as_ref().unwrap().contains("the name is taken"), "{status:?}");
+    client.stop_job(&id("shop/web")).await.unwrap();
+    eventually("it is gone", async || client.delete_job(&id("shop/web")).await.ok().filter(|answer| answer.gone)).await;
+    node.stop().await;
+    east.down().await;
+}
+
+#[actix_web::test]
+async fn a_removed_quota_limits_nothing_and_can_be_set_again() {
+    let mut east = RegionServer::start("east");
+    let dir = tempfile::tempdir().unwrap();
+    let store = store(&dir).await;
+    let node = Node::start("n1", &store, vec![east.address()]);
+    node.ready().await;
+    let client = &node.client;
+    let amounts = Amounts { cpu: Cpu::from_centi_cores(1000), memory: Bytes::from_mib(1024), tasks: 3 };
+    let request = QuotaRequest { limit: amounts, regions: Default::default() };
+    let held = async |limit: Amounts| {
+        eventually("the region holds it", async || {
+            let state = east.region.state.lock().unwrap();
+            state.allotments.get(&id("shop")).filter(|held| held.limit == limit).map(drop)
+        })
+        .await;
+    };
+    let set = client.set_quota(&id("shop"), &request).await.unwrap();
+    assert_eq!(set.regions[0].wanted, Some(amounts));
+    held(amounts).await;
+    client.remove_quota(&id("shop")).await.unwrap();
+    held(Amounts::UNLIMITED).await;
+    assert_eq!(code(client.quota(&id("shop")).await.unwrap_err()), Code::QuotaNotFound);
+    assert_eq!(code(client.remove_quota(&id("shop")).await.unwrap_err()), Code::QuotaNotFound);
+    assert!(client.quotas().await.unwrap().quotas.is_empty());
+    client.apply(&job(9, "i", "")).await.unwrap();
+    client.set_quota(&id("shop"), &request).await.unwrap();
+    held(amounts).await;
+    node.stop().await;
+    east.down().await;
+}

@@ -11,21 +11,22 @@ use futures::{StreamExt as _, stream};
 use polder_api::{
     Code, Problem,
     dto::{
-        ActorList, ApplyResponse, Check, DrainRequest, DrainView, EventList, EventView, HostList, HostView, JobList,
-        JobStatus, LogQuery, Note, Page, QuotaList, QuotaPart, QuotaRequest, QuotaView, Ready, SliceList, SliceStatus,
-        StopResponse, WhyView,
+        ActorList, ApplyResponse, Check, DeleteResponse, DrainRequest, DrainView, EventList, EventView, HostList,
+        HostView, JobList, JobStatus, LogQuery, Note, Page, QuotaList, QuotaPart, QuotaRemoved, QuotaRequest,
+        QuotaView, Ready, SliceList, SliceStatus, StopResponse, WhyView,
     },
     server::{Front, RegionFront, Stream},
 };
 use polder_core::{
     allocator::{self, AccountView},
+    job_shard::{JobShard, Origin},
     machine::Machine,
-    message::Notice,
+    message::{self, Notice},
 };
 use polder_node::{ANSWER_TIMEOUT, actor_view, page};
 use polder_shell::Handle;
 use polder_store::{Commit, Compare, Op, Txn, owner::OwnerKey};
-use polder_types::{AccountId, Allotment, Amounts, HostId, JobId, JobSpec, Slice, TaskId};
+use polder_types::{AccountId, Allotment, Amounts, HostId, JobId, JobSpec, Slice, SliceVersion, TaskId};
 use std::{fmt, sync::Arc, time::Duration};
 
 /// How often storing an allotment is tried when something comes between.
@@ -59,12 +60,20 @@ impl<M: Machine> Read<M> for Handle<M> {
     }
 }
 
+/// How a slice of the federation's does. Jobs that were submitted to this region are none of its business: their
+/// versions are counted here.
+fn of_federation(shard: &JobShard, job: &JobId) -> Option<message::SliceStatus> {
+    shard.job_record(job).filter(|record| record.origin == Origin::Federation)?;
+    shard.slice_status(job)
+}
+
 impl RegionApi {
     fn quota_view(&self, view: AccountView) -> Option<QuotaView> {
-        let limit = view.limit?;
+        let limit = view.limit.filter(|limit| *limit != Amounts::UNLIMITED)?;
         let part = QuotaPart {
             region: self.region.config.region.clone(),
             allotment: limit,
+            wanted: None,
             used: view.used,
             as_of: self.region.now(),
         };
@@ -98,6 +107,25 @@ impl RegionApi {
             });
         }
         Ok(held)
+    }
+
+    /// Refuses to change a quota of which this region holds a part only.
+    fn refuse_for_federation(&self, account: &AccountId, verb: &str) -> Result<(), Problem> {
+        let Some(federation) = &self.region.config.federation else { return Ok(()) };
+        let detail = format!("the quota of {account} is the federation's to {verb}: this region holds a part of it");
+        Err(Problem::new(Code::QuotaOfFederation, detail)
+            .with_hint(format!("{verb} it at the federation: `polder --addr {federation} quota {verb} {account}`")))
+    }
+
+    /// Makes this the account's next allotment, in a region without a federation.
+    async fn set_allotment(&self, account: &AccountId, limit: Amounts) -> Result<Allotment, Problem> {
+        let held = self.region.store.get(&keys::allotment(account)).await;
+        let held = held.map_err(|error| Problem::new(Code::StoreUnavailable, error.to_string()))?;
+        let version = match &held {
+            Some(entry) => polder_node::read::<Allotment>(entry).map_or(0, |allotment| allotment.version),
+            None => 0,
+        };
+        self.take_allotment(Allotment { account: account.clone(), version: version + 1, limit }).await
     }
 
     /// Stores an allotment unless the same or a newer one is there. What is stored then, and whether it is new.
@@ -154,7 +182,7 @@ impl RegionApi {
 
     async fn slice_status(&self, job: JobId) -> Result<Option<SliceStatus>, Problem> {
         let shard = self.region.owner_of(&job).ok_or_else(not_ready)?;
-        let status = shard.read(move |shard| shard.slice_status(&job)).await?;
+        let status = shard.read(move |shard| of_federation(shard, &job)).await?;
         Ok(status.map(|status| views::slice(status, self.region.now())))
     }
 
@@ -165,7 +193,7 @@ impl RegionApi {
             let of_shard = shard
                 .read(|shard| {
                     let jobs: Vec<JobId> = shard.job_ids().cloned().collect();
-                    jobs.iter().filter_map(|job| shard.slice_status(job)).collect::<Vec<_>>()
+                    jobs.iter().filter_map(|job| of_federation(shard, job)).collect::<Vec<_>>()
                 })
                 .await?;
             slices.extend(of_shard.into_iter().map(|status| views::slice(status, self.region.now())));
@@ -193,6 +221,10 @@ impl Front for RegionApi {
 
     async fn stop_job(&self, job: JobId) -> Result<StopResponse, Problem> {
         self.stop_local(job).await
+    }
+
+    async fn delete_job(&self, job: JobId) -> Result<DeleteResponse, Problem> {
+        self.delete_local(job).await
     }
 
     async fn why(&self, task: TaskId) -> Result<WhyView, Problem> {
@@ -243,23 +275,20 @@ impl Front for RegionApi {
     }
 
     async fn set_quota(&self, account: AccountId, request: QuotaRequest) -> Result<QuotaView, Problem> {
-        if let Some(federation) = &self.region.config.federation {
-            let detail = format!("the quota of {account} is the federation's to set: this region holds a part of it");
-            return Err(Problem::new(Code::VersionConflict, detail)
-                .with_hint(format!("set it at the federation: `polder --addr {federation} quota set {account}`")));
-        }
+        self.refuse_for_federation(&account, "set")?;
         let limit: Amounts = request.regions.get(&self.region.config.region).copied().unwrap_or(request.limit);
         if !limit.within(request.limit) {
             return Err(Problem::new(Code::QuotaInconsistent, "this region's part is above the whole"));
         }
-        let held = self.region.store.get(&keys::allotment(&account)).await;
-        let held = held.map_err(|error| Problem::new(Code::StoreUnavailable, error.to_string()))?;
-        let version = match &held {
-            Some(entry) => polder_node::read::<Allotment>(entry).map_or(0, |allotment| allotment.version),
-            None => 0,
-        };
-        self.take_allotment(Allotment { account: account.clone(), version: version + 1, limit }).await?;
+        self.set_allotment(&account, limit).await?;
         self.quota(account).await
+    }
+
+    async fn remove_quota(&self, account: AccountId) -> Result<QuotaRemoved, Problem> {
+        self.refuse_for_federation(&account, "remove")?;
+        self.quota(account.clone()).await?;
+        self.set_allotment(&account, Amounts::UNLIMITED).await?;
+        Ok(QuotaRemoved { account })
     }
 
     async fn events(&self) -> Result<EventList, Problem> {
@@ -316,6 +345,10 @@ impl RegionFront for RegionApi {
         let job = slice.spec.id.clone();
         self.apply_slice(slice).await?;
         self.slice_status(job).await?.ok_or_else(|| Problem::new(Code::Internal, "the slice is gone again"))
+    }
+
+    async fn delete_slice(&self, job: JobId, version: SliceVersion) -> Result<DeleteResponse, Problem> {
+        self.delete_of_federation(job, version).await
     }
 
     async fn slices(&self) -> Result<SliceList, Problem> {

@@ -87,6 +87,15 @@ impl FakeRegion {
         }
     }
 
+    fn drop_slice(&mut self, job: &JobId, version: SliceVersion) -> Result<(), ()> {
+        let Some(slice) = self.slices.get(job) else { return Ok(()) };
+        if !slice.stopped || slice.version > version || self.running.iter().any(|(of, _)| of == job) {
+            return Err(());
+        }
+        self.slices.remove(job);
+        Ok(())
+    }
+
     fn put(&mut self, slice: Slice) {
         let job = slice.spec.id.clone();
         if self.slices.get(&job).is_some_and(|has| has.version >= slice.version) {
@@ -114,13 +123,20 @@ impl FakeRegion {
     }
 }
 
+/// What a region is sent. A link keeps the order of what is about one job.
+#[derive(Clone, Debug)]
+enum Sent {
+    Put(Slice),
+    Drop(JobId, SliceVersion),
+}
+
 struct World {
     now: Timestamp,
     router: IntentRouter,
     durable: BTreeMap<JobId, IntentRecord>,
     regions: BTreeMap<RegionId, FakeRegion>,
-    /// Slices under way.
-    puts: VecDeque<(RegionId, Slice)>,
+    /// What is under way.
+    puts: VecDeque<(RegionId, Sent)>,
     answers: BTreeMap<ReplyId, Answer>,
     replies: u64,
 }
@@ -164,7 +180,8 @@ impl World {
         }
         for effect in after.open(Durable::committed()) {
             match effect {
-                Effect::PutSlice { region, slice } => self.puts.push_back((region, *slice)),
+                Effect::PutSlice { region, slice } => self.puts.push_back((region, Sent::Put(*slice))),
+                Effect::DropSlice { region, job, version } => self.puts.push_back((region, Sent::Drop(job, version))),
                 Effect::Reply { reply, answer } => drop(self.answers.insert(reply, answer)),
                 Effect::Notice(_) => {}
             }
@@ -190,14 +207,32 @@ impl World {
     }
 
     fn deliver(&mut self, lose: bool, lose_ack: bool) {
-        let Some((region, slice)) = self.puts.pop_front() else { return };
+        let Some((region, sent)) = self.puts.pop_front() else { return };
         if lose {
             return;
         }
-        let (job, version) = (slice.spec.id.clone(), slice.version);
-        self.regions.get_mut(&region).unwrap().put(slice);
+        let fake = self.regions.get_mut(&region).unwrap();
+        let event = match sent {
+            Sent::Put(slice) => {
+                let (job, version) = (slice.spec.id.clone(), slice.version);
+                fake.put(slice);
+                Event::SliceAcked { region, job, version }
+            }
+            Sent::Drop(job, version) => match fake.drop_slice(&job, version) {
+                Ok(()) => {
+                    // Nothing older about the job comes behind it.
+                    let of = |sent: &Sent| matches!(sent, Sent::Put(slice) if slice.spec.id == job && slice.version <= version);
+                    self.puts.retain(|(to, sent)| *to != region || !of(sent));
+                    Event::SliceDropped { region, job }
+                }
+                Err(()) => {
+                    let problem = String::from("something is left");
+                    Event::SliceRefused { region, job, version, problem }
+                }
+            },
+        };
         if !lose_ack {
-            self.step(Event::SliceAcked { region, job, version });
+            self.step(event);
         }
     }
 
@@ -310,7 +345,8 @@ impl World {
                     _ => (&[], counts(&[("north", tasks / 2), ("west", tasks - tasks / 2)])),
                 };
                 let answer = self.apply(spec(job(number), tasks, ["a", "b"][usize::from(image)], names, split));
-                assert!(matches!(answer, Answer::Done { .. }), "{answer:?}");
+                let fits = matches!(answer, Answer::Done { .. } | Answer::Refused(Problem::BeingDeleted { .. }));
+                assert!(fits, "{answer:?}");
             }
             Op::Stop { job: number } => drop(self.ask(|reply| Event::Stop { reply, job: id(job(number)) })),
             Op::Delete { job: number } => {
@@ -354,6 +390,7 @@ proptest! {
         prop_assert_eq!(world.router.puts_pending(), 0);
         for view in world.router.intents() {
             let job = &view.record.spec.id;
+            prop_assert!(!view.record.deleting, "{} is still being deleted", job);
             for share in &view.regions {
                 let fake = &world.regions[&share.region.region];
                 let has: Slots = fake.running.iter().filter(|(of, _)| of == job).map(|(_, slot)| *slot).collect();
@@ -453,7 +490,8 @@ fn a_refused_slice_is_seen_and_tried_again_seldom() {
     let mut world = World::new(&["east"]);
     world.apply(spec("a/b", 1, "one", &[], RegionSplit::Even));
     world.hear(&id("east"), true);
-    let (region, slice) = world.puts.pop_front().unwrap();
+    let (region, sent) = world.puts.pop_front().unwrap();
+    let Sent::Put(slice) = sent else { panic!("{sent:?}") };
     let (job, version) = (slice.spec.id.clone(), slice.version);
     world.step(Event::SliceRefused { region, job, version, problem: String::from("too big") });
     assert_eq!(world.router.intent(&id("a/b")).unwrap().regions[0].refused.as_deref(), Some("too big"));
@@ -461,4 +499,49 @@ fn a_refused_slice_is_seen_and_tried_again_seldom() {
     assert!(world.puts.is_empty());
     world.pass(2_000);
     assert_eq!(world.puts.len(), 1);
+}
+
+#[test]
+fn a_deleted_job_goes_everywhere_before_its_name_is_free() {
+    let mut world = World::new(&["east", "west"]);
+    let web = || spec("a/b", 4, "one", &[], RegionSplit::Even);
+    let delete = |world: &mut World| world.ask(|reply| Event::Delete { reply, job: id("a/b") });
+    world.apply(web());
+    world.settle();
+    assert_eq!(delete(&mut world), Answer::Refused(Problem::NotStopped { job: id("a/b") }));
+    world.ask(|reply| Event::Stop { reply, job: id("a/b") });
+    assert!(matches!(delete(&mut world), Answer::Refused(Problem::NotGone { why, .. }) if why.contains("region east")));
+    world.settle();
+    world.step(Event::RegionSilent { region: id("west") });
+    assert!(matches!(delete(&mut world), Answer::Refused(Problem::NotGone { why, .. }) if why.contains("region west")));
+    world.settle();
+    assert!(matches!(delete(&mut world), Answer::Done { changed: true, .. }));
+    assert_eq!(world.apply(web()), Answer::Refused(Problem::BeingDeleted { job: id("a/b") }));
+    world.deliver(false, false);
+    world.restore();
+    assert!(matches!(delete(&mut world), Answer::Done { changed: false, .. }));
+    world.settle();
+    assert!(world.router.intent(&id("a/b")).is_none() && world.durable.is_empty());
+    assert!(world.regions.values().all(|fake| fake.slices.is_empty()));
+    // The name is free, for a job of another kind as well.
+    let batch = JobSpec { kind: JobKind::Batch, ..web() };
+    assert!(matches!(world.apply(batch), Answer::Done { changed: true, generation, .. } if generation.0 == 1));
+    world.settle();
+    assert_eq!(world.slots("a/b").values().map(Vec::len).sum::<usize>(), 4);
+}
+
+#[test]
+fn a_job_that_a_region_refused_can_be_deleted() {
+    let mut world = World::new(&["east"]);
+    world.apply(spec("a/b", 1, "one", &[], RegionSplit::Even));
+    world.ask(|reply| Event::Stop { reply, job: id("a/b") });
+    world.hear(&id("east"), true);
+    let (region, sent) = world.puts.pop_front().unwrap();
+    let Sent::Put(slice) = sent else { panic!("{sent:?}") };
+    let (job, version) = (slice.spec.id.clone(), slice.version);
+    world.step(Event::SliceRefused { region, job, version, problem: String::from("the name is taken") });
+    let answer = world.ask(|reply| Event::Delete { reply, job: id("a/b") });
+    assert!(matches!(answer, Answer::Done { changed: true, .. }), "{answer:?}");
+    world.settle();
+    assert!(world.router.intent(&id("a/b")).is_none());
 }

@@ -80,7 +80,12 @@ impl World {
                 Effect::Notice(_) => {}
             }
         }
-        let Some(view) = self.ledger.quota(&shop()) else { return };
+        let Some(view) = self.ledger.quota(&shop()) else {
+            if self.durable.get(&shop()).is_some_and(QuotaRecord::is_removed) {
+                self.ceilings = Amounts::UNLIMITED;
+            }
+            return;
+        };
         let sum = view.regions.iter().fold(Amounts::default(), |sum, share| sum.plus(share.share.ceiling));
         let limit = view.quota.limit;
         let raised = |new: bool, within: bool| !new || within;
@@ -156,6 +161,7 @@ impl World {
 #[derive(Clone, Debug)]
 enum Op {
     Set { cores: u8, mib: u8, tasks: u8, parts: Option<[u8; 3]> },
+    Remove,
     Deliver { lose: bool, lose_ack: bool },
     Repeat,
     Hear { region: u8, with_allotment: bool },
@@ -169,6 +175,7 @@ fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         3 => (0..20_u8, 0..50_u8, 0..20_u8, proptest::option::of(any::<[u8; 3]>()))
             .prop_map(|(cores, mib, tasks, parts)| Op::Set { cores, mib, tasks, parts }),
+        1 => Just(Op::Remove),
         8 => (any::<bool>(), any::<bool>()).prop_map(|(lose, lose_ack)| Op::Deliver { lose, lose_ack }),
         1 => Just(Op::Repeat),
         5 => (0..3_u8, any::<bool>()).prop_map(|(region, with_allotment)| Op::Hear { region, with_allotment }),
@@ -192,6 +199,7 @@ impl World {
                 let answer = self.set(limit, parts);
                 assert!(matches!(answer, Answer::Done { .. }), "{answer:?}");
             }
+            Op::Remove => self.step(Event::Remove { reply: ReplyId(1), account: shop() }),
             Op::Deliver { lose, lose_ack } => self.deliver(lose, lose_ack),
             Op::Repeat => {
                 if let Some(put) = self.puts.front().cloned() {
@@ -242,6 +250,10 @@ proptest! {
             }
             let sum = world.believed.values().fold(Amounts::default(), |sum, has| sum.plus(has.limit));
             prop_assert!(sum.within(view.quota.limit));
+        } else if world.durable.contains_key(&shop()) {
+            for (region, believed) in &world.believed {
+                prop_assert_eq!(believed.limit, Amounts::UNLIMITED, "in {}", region);
+            }
         }
     }
 }

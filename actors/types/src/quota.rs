@@ -20,6 +20,10 @@ pub struct Amounts {
 }
 
 impl Amounts {
+    /// No limit: what an account gets whose quota was removed.
+    pub const UNLIMITED: Self =
+        Self { cpu: Cpu::from_centi_cores(u32::MAX), memory: Bytes::new(u64::MAX), tasks: u32::MAX };
+
     /// The sum of two.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {

@@ -3,15 +3,15 @@
 use super::{Client, ClientError, Stream, sse};
 use crate::{
     dto::{
-        ActorList, ApplyResponse, DrainRequest, DrainView, EventList, EventView, HostList, HostView, JobList,
-        JobStatus, JobSummary, LogQuery, Note, Page, QuotaList, QuotaRequest, QuotaView, Ready, SliceList, SliceStatus,
-        StopResponse, WhyView,
+        ActorList, ApplyResponse, DeleteResponse, DrainRequest, DrainView, EventList, EventView, HostList, HostView,
+        JobList, JobStatus, JobSummary, LogQuery, Note, Page, QuotaList, QuotaRemoved, QuotaRequest, QuotaView, Ready,
+        SliceList, SliceQuery, SliceStatus, StopResponse, WhyView,
     },
     job_file::JobFile,
     limits, paths,
 };
 use bytes::Bytes;
-use polder_types::{AccountId, Allotment, HostId, JobId, Slice, TaskId};
+use polder_types::{AccountId, Allotment, HostId, JobId, Slice, SliceVersion, TaskId};
 use reqwest::Method;
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -70,6 +70,11 @@ impl Client {
     /// Stops a job; the order is durable when it answers.
     pub async fn stop_job(&self, job: &JobId) -> Result<StopResponse, ClientError> {
         self.delete(&paths::job(job)).await
+    }
+
+    /// Forgets a stopped job; the order is durable when it answers.
+    pub async fn delete_job(&self, job: &JobId) -> Result<DeleteResponse, ClientError> {
+        self.post(&paths::job_delete(job)).await
     }
 
     /// Why a task is where it is, or what it waits for.
@@ -149,6 +154,11 @@ impl Client {
         self.put(&paths::quota(account), request).await
     }
 
+    /// Has an account use what there is.
+    pub async fn remove_quota(&self, account: &AccountId) -> Result<QuotaRemoved, ClientError> {
+        self.delete(&paths::quota(account)).await
+    }
+
     /// The latest events.
     pub async fn events(&self) -> Result<EventList, ClientError> {
         self.get(paths::EVENTS).await
@@ -163,6 +173,11 @@ impl Client {
     /// Gives a region a slice; durable when it answers.
     pub async fn put_slice(&self, slice: &Slice) -> Result<SliceStatus, ClientError> {
         self.put(&paths::slice(&slice.spec.id), slice).await
+    }
+
+    /// Has a region forget a slice of which nothing is left.
+    pub async fn delete_slice(&self, job: &JobId, version: SliceVersion) -> Result<DeleteResponse, ClientError> {
+        self.answer(self.request(Method::DELETE, &paths::slice(job)).query(&SliceQuery { version })).await
     }
 
     /// Every slice of a region with its status.

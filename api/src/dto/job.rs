@@ -30,6 +30,8 @@ pub enum PartState {
     Failed,
     /// The region is not heard. What it runs goes on running; the figures are as of `as_of`.
     Unknown,
+    /// The region refuses it as it is; `detail` says why.
+    Refused,
 }
 
 impl PartState {
@@ -46,6 +48,7 @@ impl PartState {
             Self::Completed => "completed",
             Self::Failed => "failed",
             Self::Unknown => "unknown",
+            Self::Refused => "refused",
         }
     }
 
@@ -61,7 +64,8 @@ impl PartState {
             Self::Pending => 5,
             Self::Degraded => 6,
             Self::Failed => 7,
-            Self::Unknown => 8,
+            Self::Refused => 8,
+            Self::Unknown => 9,
         };
         parts.into_iter().max_by_key(rank).unwrap_or(Self::Pending)
     }
@@ -305,6 +309,16 @@ pub struct StopResponse {
     pub job: JobId,
     /// Whether it was not stopped already.
     pub changed: bool,
+}
+
+/// What deleting a job did.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct DeleteResponse {
+    /// The job.
+    #[schema(value_type = String)]
+    pub job: JobId,
+    /// Whether it is gone everywhere and its name is free; otherwise regions are still being told.
+    pub gone: bool,
 }
 
 /// Tasks that wait for the same reason.

@@ -19,10 +19,10 @@ pub use host::{
     DrainRequest, DrainState, DrainView, HostHealth, HostList, HostRoom, HostView, MovedTask, Note, PartAge,
 };
 pub use job::{
-    ApplyResponse, ExitView, JobList, JobStatus, JobSummary, PartState, PortView, RegionPart, SliceList, SliceStatus,
-    StopResponse, TaskPhase, TaskView, Wait, WaitCount,
+    ApplyResponse, DeleteResponse, ExitView, JobList, JobStatus, JobSummary, PartState, PortView, RegionPart,
+    SliceList, SliceStatus, StopResponse, TaskPhase, TaskView, Wait, WaitCount,
 };
 pub use node::{ActorList, ActorView, Check, Ready};
-pub use query::{LogQuery, Page};
-pub use quota::{QuotaList, QuotaPart, QuotaRequest, QuotaView};
+pub use query::{LogQuery, Page, SliceQuery};
+pub use quota::{QuotaList, QuotaPart, QuotaRemoved, QuotaRequest, QuotaView};
 pub use why::{Rejection, WhyView};

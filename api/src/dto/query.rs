@@ -33,6 +33,16 @@ pub struct LogQuery {
     pub tail: Option<u32>,
 }
 
+/// Which version of a slice is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct SliceQuery {
+    /// The newest that is known: a region that has a newer one refuses.
+    #[param(value_type = u64)]
+    pub version: polder_types::SliceVersion,
+}
+
 impl Default for Page {
     fn default() -> Self {
         Self { limit: page_default(), after: None }

@@ -28,6 +28,10 @@ pub struct QuotaPart {
     /// What it may admit by itself.
     #[schema(value_type = AmountsSchema)]
     pub allotment: Amounts,
+    /// What it is to have in the end, where that is known: it gets there as regions agree.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<AmountsSchema>)]
+    pub wanted: Option<Amounts>,
     /// What its task records charge.
     #[schema(value_type = AmountsSchema)]
     pub used: Amounts,
@@ -50,6 +54,14 @@ pub struct QuotaView {
     pub used: Amounts,
     /// The parts.
     pub regions: Vec<QuotaPart>,
+}
+
+/// What removing a quota did.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct QuotaRemoved {
+    /// The account.
+    #[schema(value_type = String)]
+    pub account: AccountId,
 }
 
 /// All quotas, in order of their accounts.

@@ -131,6 +131,20 @@ codes! {
     StoreUnavailable = "store_unavailable", 503, true, "the store is not available";
     /// The host is heard, so its name can't be given to another agent. Stop the one that speaks for it first.
     HostHeard = "host_heard", 409, false, "the host is heard";
+    /// The quota is the federation's to set: a region holds a part of it. Set it at the federation's address.
+    QuotaOfFederation = "quota_of_federation", 409, false, "the quota is the federation's";
+    /// The job was applied at the federation, which alone changes, stops and deletes it. Use the federation's address.
+    JobOfFederation = "job_of_federation", 409, false, "the job is the federation's";
+    /// A job of that name was applied at the region itself. Stop and delete it there, or choose another name.
+    JobNameTaken = "job_name_taken", 409, false, "the name is taken";
+    /// A service can't become a batch, nor the other way round. Delete the job first, or choose another name.
+    JobKindChanged = "job_kind_changed", 409, false, "a job can't change its kind";
+    /// Only a job that was stopped is deleted. `polder delete JOB --stop` does both.
+    JobNotStopped = "job_not_stopped", 409, false, "the job is not stopped";
+    /// Something of the job is left, or may be: a container that ends, a region that is not heard. Wait until it is gone.
+    JobNotGone = "job_not_gone", 409, false, "something of the job is left";
+    /// The job is being deleted: its name is free when every region has said that it has forgotten it.
+    JobBeingDeleted = "job_being_deleted", 409, false, "the job is being deleted";
     /// A fault of Polder's own. The server's log has more.
     Internal = "internal", 500, false, "an internal error";
 }

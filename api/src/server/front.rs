@@ -2,16 +2,16 @@
 
 use crate::{
     dto::{
-        ActorList, ApplyResponse, DrainRequest, DrainView, EventList, EventView, HostList, HostView, JobList,
-        JobStatus, LogQuery, Note, Page, QuotaList, QuotaRequest, QuotaView, Ready, SliceList, SliceStatus,
-        StopResponse, WhyView,
+        ActorList, ApplyResponse, DeleteResponse, DrainRequest, DrainView, EventList, EventView, HostList, HostView,
+        JobList, JobStatus, LogQuery, Note, Page, QuotaList, QuotaRemoved, QuotaRequest, QuotaView, Ready, SliceList,
+        SliceStatus, StopResponse, WhyView,
     },
     problem::Problem,
 };
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::stream::LocalBoxStream;
-use polder_types::{AccountId, Allotment, HostId, JobId, JobSpec, Slice, TaskId};
+use polder_types::{AccountId, Allotment, HostId, JobId, JobSpec, Slice, SliceVersion, TaskId};
 
 /// A stream of an answer. It ends when the client goes away (it is dropped) or when there is nothing more.
 pub type Stream<T> = LocalBoxStream<'static, T>;
@@ -27,6 +27,8 @@ pub trait Front: Send + Sync + 'static {
     async fn apply_job(&self, spec: JobSpec) -> Result<ApplyResponse, Problem>;
     /// Stops a job. Answers when the order is durable.
     async fn stop_job(&self, job: JobId) -> Result<StopResponse, Problem>;
+    /// Forgets a stopped job of which nothing is left. Answers when the order is durable.
+    async fn delete_job(&self, job: JobId) -> Result<DeleteResponse, Problem>;
     /// Why a task is where it is, or what it waits for.
     async fn why(&self, task: TaskId) -> Result<WhyView, Problem>;
     /// What a task has printed.
@@ -49,6 +51,8 @@ pub trait Front: Send + Sync + 'static {
     async fn quota(&self, account: AccountId) -> Result<QuotaView, Problem>;
     /// Sets the quota of an account.
     async fn set_quota(&self, account: AccountId, request: QuotaRequest) -> Result<QuotaView, Problem>;
+    /// Has an account use what there is.
+    async fn remove_quota(&self, account: AccountId) -> Result<QuotaRemoved, Problem>;
     /// The latest events.
     async fn events(&self) -> Result<EventList, Problem>;
     /// The latest events and what happens from now on.
@@ -64,6 +68,9 @@ pub trait Front: Send + Sync + 'static {
 pub trait RegionFront: Front {
     /// Takes a slice. Answers with its status when it is durable; an older version than the one there is refused.
     async fn put_slice(&self, slice: Slice) -> Result<SliceStatus, Problem>;
+    /// Forgets a slice of the federation's that is stopped and of which nothing is left. A version newer than this one
+    /// is refused; one that is not there has been forgotten.
+    async fn delete_slice(&self, job: JobId, version: SliceVersion) -> Result<DeleteResponse, Problem>;
     /// Every slice with its status.
     async fn slices(&self) -> Result<SliceList, Problem>;
     /// Takes an allotment, and answers with the one that holds now: smaller ones are agreed to only as far as what is

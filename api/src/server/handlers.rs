@@ -3,8 +3,9 @@
 use super::{answer::ProblemResponse, front::Front, region::mismatch, stream};
 use crate::{
     dto::{
-        ActorList, ApplyResponse, DrainRequest, DrainView, EventList, HostList, HostView, JobList, JobStatus, LogQuery,
-        Note, Page, QuotaList, QuotaRequest, QuotaView, Ready, StopResponse, WhyView,
+        ActorList, ApplyResponse, DeleteResponse, DrainRequest, DrainView, EventList, HostList, HostView, JobList,
+        JobStatus, LogQuery, Note, Page, QuotaList, QuotaRemoved, QuotaRequest, QuotaView, Ready, StopResponse,
+        WhyView,
     },
     job_file::{self, Format, JobFile},
     limits, paths,
@@ -125,6 +126,16 @@ async fn read(mut body: Payload, max: usize) -> Answer<web::Bytes> {
 )]
 pub(super) async fn stop_job(front: Data<dyn Front>, path: Path<String>) -> JsonAnswer<StopResponse> {
     json(front.stop_job(id(&path)?).await)
+}
+
+/// Forgets a stopped job of which nothing is left: its name is free again. The answer comes when the order is durable.
+#[utoipa::path(
+    post, path = paths::JOB_DELETE, tag = "jobs",
+    params(("job" = String, Path, description = "The job, `account/name`, percent-encoded")),
+    responses((status = 200, body = DeleteResponse), (status = 404, body = Problem), (status = 409, body = Problem))
+)]
+pub(super) async fn delete_job(front: Data<dyn Front>, path: Path<String>) -> JsonAnswer<DeleteResponse> {
+    json(front.delete_job(id(&path)?).await)
 }
 
 /// Why a task is where it is, or what it waits for.
@@ -276,6 +287,16 @@ pub(super) async fn put_quota(
         return Err(Problem::new(Code::QuotaInconsistent, detail).into());
     }
     json(front.set_quota(account, request.into_inner()).await)
+}
+
+/// Has an account use what there is.
+#[utoipa::path(
+    delete, path = paths::QUOTA, tag = "quotas",
+    params(("account" = String, Path, description = "The account, percent-encoded")),
+    responses((status = 200, body = QuotaRemoved), (status = 404, body = Problem))
+)]
+pub(super) async fn remove_quota(front: Data<dyn Front>, path: Path<String>) -> JsonAnswer<QuotaRemoved> {
+    json(front.remove_quota(id(&path)?).await)
 }
 
 /// Whether events are to go on.

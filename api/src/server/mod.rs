@@ -55,7 +55,7 @@ pub fn configure_region(front: Arc<dyn RegionFront>) -> impl FnOnce(&mut Service
         config
             .app_data(Data::from(front))
             .service(resource(paths::SLICES).get(region::slices))
-            .service(resource(paths::SLICE).put(region::put_slice))
+            .service(resource(paths::SLICE).put(region::put_slice).delete(region::delete_slice))
             .service(resource(paths::ALLOTMENT).put(region::put_allotment))
             .service(resource(paths::STATUS_WATCH).get(region::watch_status))
             .service(resource(paths::OPENAPI).get(openapi::serve_region));
@@ -71,6 +71,7 @@ fn common(config: &mut ServiceConfig, front: Arc<dyn Front>) {
         .app_data(web::QueryConfig::default().error_handler(answer::bad_query))
         .service(resource(paths::JOBS).get(handlers::jobs))
         .service(resource(paths::JOB).get(handlers::job).put(handlers::apply_job).delete(handlers::stop_job))
+        .service(resource(paths::JOB_DELETE).post(handlers::delete_job))
         .service(resource(paths::TASK_WHY).get(handlers::why))
         .service(resource(paths::TASK_LOGS).get(handlers::logs))
         .service(resource(paths::HOSTS).get(handlers::hosts))
@@ -81,7 +82,7 @@ fn common(config: &mut ServiceConfig, front: Arc<dyn Front>) {
             resource(paths::HOST_DRAIN).get(handlers::drain).post(handlers::begin_drain).delete(handlers::abort_drain),
         )
         .service(resource(paths::QUOTAS).get(handlers::quotas))
-        .service(resource(paths::QUOTA).get(handlers::quota).put(handlers::put_quota))
+        .service(resource(paths::QUOTA).get(handlers::quota).put(handlers::put_quota).delete(handlers::remove_quota))
         .service(resource(paths::EVENTS).get(handlers::events))
         .service(resource(paths::ACTORS).get(handlers::actors))
         .service(resource(paths::HEALTHZ).get(handlers::healthz))

@@ -13,6 +13,7 @@ use utoipa::OpenApi;
         handlers::job,
         handlers::apply_job,
         handlers::stop_job,
+        handlers::delete_job,
         handlers::why,
         handlers::logs,
         handlers::hosts,
@@ -25,6 +26,7 @@ use utoipa::OpenApi;
         handlers::quotas,
         handlers::quota,
         handlers::put_quota,
+        handlers::remove_quota,
         handlers::events,
         handlers::actors,
         handlers::healthz,
@@ -35,7 +37,7 @@ use utoipa::OpenApi;
 struct Common;
 
 #[derive(OpenApi)]
-#[openapi(paths(region::slices, region::put_slice, region::put_allotment, region::watch_status))]
+#[openapi(paths(region::slices, region::put_slice, region::delete_slice, region::put_allotment, region::watch_status))]
 struct RegionOnly;
 
 /// The document of the federation's API.

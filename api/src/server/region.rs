@@ -7,13 +7,13 @@ use super::{
     stream,
 };
 use crate::{
-    dto::{SliceList, SliceStatus},
+    dto::{DeleteResponse, SliceList, SliceQuery, SliceStatus},
     paths,
     problem::{Code, Problem},
 };
 use actix_web::{
     HttpResponse,
-    web::{Data, Json, Path},
+    web::{Data, Json, Path, Query},
 };
 use polder_types::{AccountId, Allotment, JobId, Slice};
 
@@ -40,6 +40,20 @@ pub(super) async fn put_slice(
         return Err(mismatch(&job, &slice.spec.id).into());
     }
     json(front.put_slice(slice.into_inner()).await)
+}
+
+/// Forgets a slice of the federation's that is stopped and of which nothing is left.
+#[utoipa::path(
+    delete, path = paths::SLICE, tag = "region",
+    params(("job" = String, Path, description = "The job, `account/name`, percent-encoded"), SliceQuery),
+    responses((status = 200, body = DeleteResponse), (status = 404, body = Problem), (status = 409, body = Problem))
+)]
+pub(super) async fn delete_slice(
+    front: Data<dyn RegionFront>,
+    path: Path<String>,
+    query: Query<SliceQuery>,
+) -> JsonAnswer<DeleteResponse> {
+    json(front.delete_slice(id(&path)?, query.version).await)
 }
 
 pub(super) fn mismatch(path: &dyn core::fmt::Display, body: &dyn core::fmt::Display) -> Problem {

@@ -86,13 +86,17 @@ fn not_found(job: &JobId) -> Problem {
 }
 
 impl Job {
-    /// Jobs called `stuck` never get well; others are well from the second time somebody asks.
+    /// Jobs called `stuck` never get well, `taken` are refused, `broken` fail; others are well, or done, from the second
+    /// time somebody asks.
     fn state(&self) -> PartState {
         match (self.stopped, self.spec.id.name.as_str(), self.asked) {
             (true, _, 0..=1) => PartState::Stopping,
             (true, ..) => PartState::Stopped,
             (false, "stuck", _) => PartState::Degraded,
+            (false, "taken", _) => PartState::Refused,
+            (false, "broken", 2..) => PartState::Failed,
             (false, _, 0..=1) => PartState::Progressing,
+            (false, ..) if self.spec.kind == JobKind::Batch => PartState::Completed,
             (false, ..) => PartState::Healthy,
         }
     }
@@ -111,7 +115,11 @@ impl Job {
             ready,
             completed: 0,
             failed: 0,
-            detail: (state == PartState::Degraded).then(|| "2 tasks wait for room: not enough memory".to_owned()),
+            detail: match state {
+                PartState::Degraded => Some("2 tasks wait for room: not enough memory".to_owned()),
+                PartState::Refused => Some("the region refuses it: the name is taken".to_owned()),
+                _ => None,
+            },
         }
     }
 
@@ -206,6 +214,7 @@ impl Fake {
         let part = |(region, allotment): (&RegionId, &Amounts)| QuotaPart {
             region: region.clone(),
             allotment: *allotment,
+            wanted: None,
             used,
             as_of: NOW,
         };
@@ -292,6 +301,20 @@ impl Front for Fake {
         job.stopped = true;
         job.asked = 0;
         Ok(StopResponse { job: id, changed })
+    }
+
+    async fn delete_job(&self, id: JobId) -> Result<DeleteResponse, Problem> {
+        let mut jobs = self.jobs.lock().unwrap();
+        let job = jobs.get(&id).ok_or_else(|| not_found(&id))?;
+        if !job.stopped {
+            let problem = Problem::new(Code::JobNotStopped, format!("`{id}`"));
+            return Err(problem.with_hint(format!("`polder delete {id} --stop` stops it first")));
+        }
+        if job.state() != PartState::Stopped {
+            return Err(Problem::new(Code::JobNotGone, format!("`{id}`: 2 containers")));
+        }
+        jobs.remove(&id);
+        Ok(DeleteResponse { job: id, gone: true })
     }
 
     async fn why(&self, task: TaskId) -> Result<WhyView, Problem> {
@@ -382,6 +405,12 @@ impl Front for Fake {
         Ok(view)
     }
 
+    async fn remove_quota(&self, account: AccountId) -> Result<QuotaRemoved, Problem> {
+        let missing = || Problem::new(Code::QuotaNotFound, format!("of the account `{account}`"));
+        self.quotas.lock().unwrap().remove(&account).ok_or_else(missing)?;
+        Ok(QuotaRemoved { account })
+    }
+
     async fn events(&self) -> Result<EventList, Problem> {
         Ok(EventList {
             events: vec![Self::event("task_started", Level::Info), Self::event("host_silent", Level::Warning)],
@@ -428,6 +457,13 @@ impl RegionFront for Fake {
             stuck: 0,
             waiting: vec![WaitCount { reason: "not enough memory".to_owned(), tasks: wanted }],
         })
+    }
+
+    async fn delete_slice(&self, job: JobId, version: SliceVersion) -> Result<DeleteResponse, Problem> {
+        if version < SliceVersion(2) {
+            return Err(Problem::new(Code::VersionConflict, "version 2 is here"));
+        }
+        Ok(DeleteResponse { job, gone: true })
     }
 
     async fn slices(&self) -> Result<SliceList, Problem> {

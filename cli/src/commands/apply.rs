@@ -8,7 +8,7 @@ use polder_api::{
     client::Client,
     dto::{JobStatus, PartState},
 };
-use polder_types::{Generation, Millis};
+use polder_types::{Generation, JobKind, Millis};
 use std::path::Path;
 
 /// Make what a job file says so
@@ -22,7 +22,8 @@ pub(crate) struct Apply {
     /// Use this image instead of the file's
     #[arg(long, value_name = "IMAGE")]
     image: Option<String>,
-    /// Wait until every task runs the new spec and is ready; exit 2 when that does not happen in time
+    /// Wait until every task runs the new spec and is ready, or, of a batch, has done its work; exit 1 when a region
+    /// refuses the job, 2 when tasks fail for good or it does not happen in time
     #[arg(long)]
     wait: bool,
     /// How long to wait
@@ -42,21 +43,27 @@ impl Apply {
         line(&format!("{} {verb}, generation {}", applied.job, applied.generation))?;
         if self.wait {
             let deadline = Deadline::after(self.timeout);
-            let judge = |status| judge(status, applied.generation);
-            wait::for_job(&client, &applied.job, &deadline, "healthy", judge).await?;
-            line(&format!("{} is healthy", applied.job))?;
+            let (batch, end) =
+                (file.kind == JobKind::Batch, if file.kind == JobKind::Batch { "completed" } else { "healthy" });
+            let judge = |status| judge(status, applied.generation, batch);
+            wait::for_job(&client, &applied.job, &deadline, end, judge).await?;
+            line(&format!("{} is {end}", applied.job))?;
         }
         Ok(())
     }
 }
 
 /// A part counts only once it is about the spec that was applied.
-fn judge(status: JobStatus, generation: Generation) -> Look<JobStatus> {
+fn judge(status: JobStatus, generation: Generation, batch: bool) -> Look<JobStatus> {
+    if status.regions.iter().any(|part| part.state == PartState::Refused) {
+        return Look::Refused(status);
+    }
+    let done = if batch { PartState::Completed } else { PartState::Healthy };
     let current = status.generation >= generation && status.regions.iter().all(|part| part.generation >= generation);
     let parts = || status.regions.iter().map(|part| part.state);
     if !current || status.regions.is_empty() {
         Look::NotYet(status)
-    } else if parts().all(|state| matches!(state, PartState::Healthy | PartState::Completed)) {
+    } else if parts().all(|state| state == done) {
         Look::Done(status)
     } else if parts().any(|state| state == PartState::Failed) {
         Look::Never(status)

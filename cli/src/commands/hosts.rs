@@ -107,6 +107,10 @@ pub(crate) struct Uncordon {
 impl Uncordon {
     pub(super) async fn run(self, client: Client) -> Result<(), Failure> {
         let host = client.uncordon(&self.host).await?;
-        output::line(&format!("{} is not cordoned", host.id))
+        let text = match host.health {
+            HostHealth::Ready => "takes new tasks again",
+            HostHealth::Unknown => "is not cordoned any more, but not heard: it takes new tasks when it is",
+        };
+        output::line(&format!("{} {text}", host.id))
     }
 }

@@ -2,6 +2,7 @@
 
 mod apply;
 mod completions;
+mod delete;
 mod drain;
 mod events;
 mod hosts;
@@ -49,6 +50,7 @@ enum Command {
     Schema(validate::Schema),
     Status(status::Status),
     Stop(stop::Stop),
+    Delete(delete::Delete),
     Logs(logs::Logs),
     Why(why::Why),
     Hosts(hosts::Hosts),
@@ -77,6 +79,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Command::Schema(command) => command.run().map(|()| ExitCode::SUCCESS),
         Command::Status(command) => asking(&server, |client| command.run(client)),
         Command::Stop(command) => asking(&server, |client| command.run(client)),
+        Command::Delete(command) => asking(&server, |client| command.run(client)),
         Command::Logs(command) => asking(&server, |client| command.run(client)),
         Command::Why(command) => asking(&server, |client| command.run(client)),
         Command::Hosts(command) => asking(&server, |client| command.run(client)),

@@ -5,15 +5,16 @@ use crate::{
 use core::str::FromStr;
 use polder_api::{
     client::Client,
-    dto::{QuotaList, QuotaRequest, QuotaView},
+    dto::{QuotaList, QuotaPart, QuotaRequest, QuotaView},
 };
 use polder_types::{AccountId, Amounts, Bytes, Cpu, RegionId};
 
-/// Show or set what accounts may use
+/// Show, set or remove what accounts may use
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum Quota {
     Get(Get),
     Set(Set),
+    Remove(Remove),
 }
 
 /// Show what accounts may use, and what they do use
@@ -50,11 +51,29 @@ pub(crate) struct Set {
     region: Vec<Part>,
 }
 
+/// Let an account use what there is
+///
+/// What regions admit by themselves is limited no more as soon as they have heard of it.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Example:\n  polder quota remove shop")]
+pub(crate) struct Remove {
+    /// The account
+    account: AccountId,
+}
+
+impl Remove {
+    async fn run(self, client: Client) -> Result<(), Failure> {
+        let removed = client.remove_quota(&self.account).await?;
+        output::line(&format!("{} has no quota any more: it may use what there is", removed.account))
+    }
+}
+
 impl Quota {
     pub(super) async fn run(self, client: Client) -> Result<(), Failure> {
         match self {
             Self::Get(get) => get.run(client).await,
             Self::Set(set) => set.run(client).await,
+            Self::Remove(remove) => remove.run(client).await,
         }
     }
 }
@@ -77,7 +96,9 @@ impl Get {
                 list.quotas
             }
         };
-        table(&quotas)
+        table(&quotas, |part| part.allotment)?;
+        quotas.iter().for_each(under_way);
+        Ok(())
     }
 }
 
@@ -93,11 +114,32 @@ impl Set {
             }
         }
         let quota = client.set_quota(&self.account, &request).await?;
-        table(&[quota])
+        table(std::slice::from_ref(&quota), |part| part.wanted.unwrap_or(part.allotment))?;
+        under_way(&quota);
+        Ok(())
     }
 }
 
-fn table(quotas: &[QuotaView]) -> Result<(), Failure> {
+/// Says which parts are not yet as they are to be.
+fn under_way(quota: &QuotaView) {
+    for part in &quota.regions {
+        let Some(wanted) = part.wanted.filter(|wanted| *wanted != part.allotment) else { continue };
+        output::note(&format!(
+            "{} in {}: {} now, {} as soon as regions have agreed",
+            quota.account,
+            part.region,
+            amounts(part.allotment),
+            amounts(wanted)
+        ));
+    }
+}
+
+fn amounts(of: Amounts) -> String {
+    format!("{} CPU, {}, {}", of.cpu, of.memory, output::count(of.tasks, "task"))
+}
+
+/// A row for each whole and each part, of which `limit` picks what is shown as its limit.
+fn table(quotas: &[QuotaView], limit: impl Fn(&QuotaPart) -> Amounts) -> Result<(), Failure> {
     let row = |account: String, region: String, used: Amounts, limit: Amounts, as_of: String| {
         vec![
             account,
@@ -110,9 +152,9 @@ fn table(quotas: &[QuotaView]) -> Result<(), Failure> {
     };
     let rows = quotas.iter().flat_map(|quota| {
         let whole = row(quota.account.to_string(), "all".to_owned(), quota.used, quota.limit, "-".to_owned());
-        let part = |part: &polder_api::dto::QuotaPart| {
+        let part = |part: &QuotaPart| {
             let as_of = ago(part.as_of);
-            row(quota.account.to_string(), part.region.to_string(), part.used, part.allotment, as_of)
+            row(quota.account.to_string(), part.region.to_string(), part.used, limit(part), as_of)
         };
         std::iter::once(whole).chain(quota.regions.iter().map(part).collect::<Vec<_>>())
     });

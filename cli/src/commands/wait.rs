@@ -1,6 +1,10 @@
 //! Waits until a job or a drain is where it should be.
 
-use crate::{failure::Failure, output::note, progress::Progress};
+use crate::{
+    failure::{Failure, SYSTEM, USER},
+    output::note,
+    progress::Progress,
+};
 use polder_api::{
     client::{Client, ClientError},
     dto::{JobStatus, PartState, RegionPart, TaskView},
@@ -42,8 +46,10 @@ impl Deadline {
 pub(super) enum Look<T> {
     /// It is there.
     Done(T),
-    /// It never will be.
+    /// It never will be: tasks have failed for good.
     Never(T),
+    /// It never will be: a region refuses it as it is.
+    Refused(T),
     /// Not yet.
     NotYet(T),
 }
@@ -59,7 +65,7 @@ pub(super) async fn for_job(
     let mut progress = Progress::new();
     let mut last: Option<JobStatus> = None;
     let mut trouble: Option<ClientError>;
-    let (vain, hint) = loop {
+    let (code, vain, hint) = loop {
         match client.job(job).await {
             Ok(status) => {
                 trouble = None;
@@ -74,7 +80,16 @@ pub(super) async fn for_job(
                     Look::Never(status) => {
                         last = Some(status);
                         let hint = format!("`polder logs {job}` may show why; correct the job and apply it again");
-                        break (format!("`{job}` will not be {what}: tasks have failed for good"), hint);
+                        break (SYSTEM, format!("`{job}` will not be {what}: tasks have failed for good"), hint);
+                    }
+                    Look::Refused(status) => {
+                        let parts = status.regions.iter().filter(|part| part.state == PartState::Refused);
+                        let why: Vec<String> =
+                            parts.map(|part| format!("{}: {}", part.region, reason_of(part))).collect();
+                        last = None;
+                        let hint =
+                            "correct what is refused and apply it again; the other regions go on with their parts";
+                        break (USER, format!("`{job}` will not be {what}: {}", why.join("; ")), hint.to_owned());
                     }
                     Look::NotYet(status) => last = Some(status),
                 }
@@ -84,31 +99,34 @@ pub(super) async fn for_job(
         }
         if !deadline.next_look().await {
             let hint = format!("it goes on by itself: `polder status {job}` shows how");
-            break (format!("`{job}` is not {what} after {}", deadline.length), hint);
+            break (SYSTEM, format!("`{job}` is not {what} after {}", deadline.length), hint);
         }
     };
     progress.finish();
     explain(last.as_ref());
-    let failure = match (trouble, last) {
-        (Some(trouble), _) => Failure::system(format!("{vain}: {trouble}")),
-        (None, _) => Failure::system(vain),
+    let message = match trouble {
+        Some(trouble) => format!("{vain}: {trouble}"),
+        None => vain,
     };
-    Err(failure.with_hint(hint))
+    Err(Failure::Plain { code, message, hint: Some(hint) })
 }
 
 fn show(progress: &mut Progress, part: &RegionPart) {
     let mut text = format!("{}, {} of {} ready", part.state.as_str(), part.ready, part.wanted);
+    if part.completed > 0 {
+        text.push_str(&format!(", {} completed", part.completed));
+    }
     if let Some(detail) = &part.detail {
         text.push_str(&format!(" ({detail})"));
     }
-    progress.show(part.region.as_str(), part.ready, part.wanted, &text);
+    progress.show(part.region.as_str(), part.ready.saturating_add(part.completed), part.wanted, &text);
 }
 
 /// Says for each region, and some tasks, what is in the way.
 fn explain(status: Option<&JobStatus>) {
     let Some(status) = status else { return };
     for part in status.regions.iter().filter(|part| !matches!(part.state, PartState::Healthy | PartState::Completed)) {
-        let detail = part.detail.as_deref().unwrap_or("no reason given");
+        let detail = reason_of(part);
         note(&format!("{}: {}, {} of {} ready: {detail}", part.region, part.state.as_str(), part.ready, part.wanted));
     }
     let waiting: Vec<&TaskView> = status.tasks.iter().filter(|task| !task.ready && reason(task).is_some()).collect();
@@ -118,6 +136,10 @@ fn explain(status: Option<&JobStatus>) {
     if waiting.len() > REASONS_MAX {
         note(&format!("  and {} more", waiting.len() - REASONS_MAX));
     }
+}
+
+fn reason_of(part: &RegionPart) -> &str {
+    part.detail.as_deref().unwrap_or("no reason given")
 }
 
 fn reason(task: &TaskView) -> Option<String> {

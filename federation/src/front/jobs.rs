@@ -4,8 +4,8 @@ use super::{FederationApi, not_ready, unread};
 use polder_api::{
     Code, Problem,
     dto::{
-        self, ApplyResponse, JobList, JobStatus, JobSummary, Page, PartState, RegionPart, StopResponse, TaskPhase,
-        TaskView, Wait, WaitCount,
+        self, ApplyResponse, DeleteResponse, JobList, JobStatus, JobSummary, Page, PartState, RegionPart, StopResponse,
+        TaskPhase, TaskView, Wait, WaitCount,
     },
     job_file::JobFile,
 };
@@ -15,7 +15,11 @@ use polder_core::{
 };
 use polder_node::page;
 use polder_types::{Generation, JobId, JobSpec, RegionId, TaskId, Timestamp};
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+/// How often, and with which pause, it is looked whether a deleted job is gone before its order is answered.
+const DELETED_LOOKS_MAX: u32 = 40;
+const DELETED_PAUSE: Duration = Duration::from_millis(50);
 
 pub(super) fn refused(problem: &router::Problem) -> Problem {
     let code = match problem {
@@ -24,12 +28,23 @@ pub(super) fn refused(problem: &router::Problem) -> Problem {
         | router::Problem::NoWeight { .. }
         | router::Problem::ShareOfUnnamed { .. } => Code::JobFileInvalid,
         router::Problem::NotFound { .. } => Code::JobNotFound,
-        router::Problem::NotGone { .. } => Code::VersionConflict,
+        router::Problem::NotStopped { .. } => Code::JobNotStopped,
+        router::Problem::NotGone { .. } => Code::JobNotGone,
+        router::Problem::BeingDeleted { .. } => Code::JobBeingDeleted,
         router::Problem::TooManyJobs { .. } => Code::Overloaded,
     };
     let answer = Problem::new(code, problem.to_string());
     match problem {
         router::Problem::NotFound { .. } => answer.with_hint("`polder status` lists those there are"),
+        router::Problem::NotStopped { job } => answer.with_hint(format!(
+            "`polder delete {job} --stop` stops it first, and deletes it when nothing of it is left"
+        )),
+        router::Problem::NotGone { job, .. } => {
+            answer.with_hint(format!("`polder status {job}` shows what is left; try again when nothing is"))
+        }
+        router::Problem::BeingDeleted { job } => {
+            answer.with_hint(format!("`polder status {job}` shows which region it waits for; try again in a moment"))
+        }
         router::Problem::UnknownRegions { .. } => answer.with_hint("correct `regions` in the job file"),
         _ => answer,
     }
@@ -49,6 +64,7 @@ fn part(record: &IntentRecord, share: &ShareView) -> Option<RegionPart> {
     let status = share.status.as_ref();
     let state = match (&share.region.health, status) {
         (RegionHealth::Silent { .. }, _) => PartState::Unknown,
+        _ if share.refused.is_some() && !record.stopped => PartState::Refused,
         (_, Some(status)) if has_newest && status.version >= share.version => {
             let state = PartState::of_slice(&slice(status), record.spec.kind);
             if awaited > 0 && !record.stopped { PartState::Progressing } else { state }
@@ -67,7 +83,7 @@ fn part(record: &IntentRecord, share: &ShareView) -> Option<RegionPart> {
         ready: status.filter(|_| has_newest).map_or(0, |status| status.ready),
         completed: status.map_or(0, |status| status.completed),
         failed: status.map_or(0, |status| status.failed),
-        detail: detail(share, has_newest),
+        detail: detail(record, share, has_newest),
     })
 }
 
@@ -89,14 +105,17 @@ fn slice(status: &message::SliceStatus) -> dto::SliceStatus {
     }
 }
 
-fn detail(share: &ShareView, has_newest: bool) -> Option<String> {
+fn detail(record: &IntentRecord, share: &ShareView, has_newest: bool) -> Option<String> {
     let region = &share.region.region;
     let mut parts = Vec::new();
+    if record.deleting {
+        parts.push("being deleted: the region has not said yet that it has forgotten it".to_owned());
+    }
     if let Some(problem) = &share.refused {
         parts.push(format!("the region refuses it: {problem}"));
     } else if let RegionHealth::Silent { .. } = share.region.health {
         parts.push(format!("region {region} is not heard; what it runs goes on, and it keeps its share"));
-    } else if !has_newest {
+    } else if !has_newest && !record.deleting {
         parts.push("the region has not said yet that it has the newest version".to_owned());
     }
     let status = share.status.iter().flat_map(|status| &status.waiting);
@@ -220,6 +239,28 @@ impl FederationApi {
             Answer::Done { job, changed, .. } => Ok(StopResponse { job, changed }),
             Answer::Refused(problem) => Err(refused(&problem)),
         }
+    }
+
+    /// Deletes a job, and waits for a moment until every region has forgotten it.
+    pub(super) async fn delete_intent(&self, job: JobId) -> Result<DeleteResponse, Problem> {
+        let actors = self.federation.actors().ok_or_else(not_ready)?;
+        let ordered = job.clone();
+        match self.federation.ask_router(|reply| Event::Delete { reply, job: ordered }).await? {
+            Answer::Done { .. } => {}
+            Answer::Refused(problem) => return Err(refused(&problem)),
+        }
+        let mut gone = false;
+        for _ in 0..DELETED_LOOKS_MAX {
+            let wanted = job.clone();
+            let there =
+                move |router: &router::IntentRouter| router.intent(&wanted).is_some_and(|view| view.record.deleting);
+            gone = !actors.router.query(there).await.map_err(unread)?;
+            if gone {
+                break;
+            }
+            tokio::time::sleep(DELETED_PAUSE).await;
+        }
+        Ok(DeleteResponse { job, gone })
     }
 
     /// The region that has a task, or may still have it.

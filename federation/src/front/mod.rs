@@ -14,8 +14,9 @@ use bytes::Bytes;
 use polder_api::{
     Code, Problem,
     dto::{
-        ActorList, ApplyResponse, Check, DrainRequest, DrainView, EventList, EventView, HostList, HostView, JobList,
-        JobStatus, LogQuery, Note, Page, QuotaList, QuotaRequest, QuotaView, Ready, StopResponse, WhyView,
+        ActorList, ApplyResponse, Check, DeleteResponse, DrainRequest, DrainView, EventList, EventView, HostList,
+        HostView, JobList, JobStatus, LogQuery, Note, Page, QuotaList, QuotaRemoved, QuotaRequest, QuotaView, Ready,
+        StopResponse, WhyView,
     },
     server::{Front, Stream},
 };
@@ -55,6 +56,10 @@ impl Front for FederationApi {
 
     async fn stop_job(&self, job: JobId) -> Result<StopResponse, Problem> {
         self.stop_intent(job).await
+    }
+
+    async fn delete_job(&self, job: JobId) -> Result<DeleteResponse, Problem> {
+        self.delete_intent(job).await
     }
 
     async fn why(&self, task: TaskId) -> Result<WhyView, Problem> {
@@ -107,6 +112,10 @@ impl Front for FederationApi {
 
     async fn set_quota(&self, account: AccountId, request: QuotaRequest) -> Result<QuotaView, Problem> {
         self.set_account_quota(account, request).await
+    }
+
+    async fn remove_quota(&self, account: AccountId) -> Result<QuotaRemoved, Problem> {
+        self.remove_account_quota(account).await
     }
 
     async fn events(&self) -> Result<EventList, Problem> {

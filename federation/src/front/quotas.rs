@@ -3,7 +3,7 @@
 use super::{FederationApi, not_ready, unread};
 use polder_api::{
     Code, Problem,
-    dto::{QuotaList, QuotaPart, QuotaRequest, QuotaView},
+    dto::{QuotaList, QuotaPart, QuotaRemoved, QuotaRequest, QuotaView},
 };
 use polder_core::quota_ledger::{self as ledger, Answer, Event, QuotaLedger};
 use polder_types::AccountId;
@@ -12,6 +12,7 @@ fn view(quota: &ledger::QuotaView<'_>) -> QuotaView {
     let part = |share: &ledger::ShareView| QuotaPart {
         region: share.region.clone(),
         allotment: share.share.agreed.as_ref().map(|agreed| agreed.limit).unwrap_or_default(),
+        wanted: Some(share.wanted),
         used: share.used.unwrap_or_default(),
         as_of: share.as_of.unwrap_or_default(),
     };
@@ -26,10 +27,16 @@ fn view(quota: &ledger::QuotaView<'_>) -> QuotaView {
 fn refused(problem: &ledger::Problem) -> Problem {
     let code = match problem {
         ledger::Problem::UnknownRegions { .. } => Code::RegionNotFound,
+        ledger::Problem::NotFound { account } => return none(account),
         ledger::Problem::AboveLimit { .. } => Code::QuotaInconsistent,
         ledger::Problem::TooManyQuotas { .. } => Code::Overloaded,
     };
     Problem::new(code, problem.to_string())
+}
+
+fn none(account: &AccountId) -> Problem {
+    Problem::new(Code::QuotaNotFound, format!("account {account} has no quota: it may use what there is"))
+        .with_hint(format!("`polder quota set {account}` sets one"))
 }
 
 impl FederationApi {
@@ -43,10 +50,7 @@ impl FederationApi {
         let actors = self.federation.actors().ok_or_else(not_ready)?;
         let wanted = account.clone();
         let one = move |ledger: &QuotaLedger| ledger.quota(&wanted).map(|quota| view(&quota));
-        actors.ledger.query(one).await.map_err(unread)?.ok_or_else(|| {
-            Problem::new(Code::QuotaNotFound, format!("account {account} has no quota: it may use what there is"))
-                .with_hint(format!("`polder quota set {account}` sets one"))
-        })
+        actors.ledger.query(one).await.map_err(unread)?.ok_or_else(|| none(&account))
     }
 
     pub(super) async fn set_account_quota(
@@ -61,6 +65,15 @@ impl FederationApi {
         let set = |reply| Event::Set { reply, account: ordered, limit, regions };
         match self.federation.ask_ledger(set).await? {
             Answer::Done { .. } => self.quota_view(account).await,
+            Answer::Refused(problem) => Err(refused(&problem)),
+        }
+    }
+
+    pub(super) async fn remove_account_quota(&self, account: AccountId) -> Result<QuotaRemoved, Problem> {
+        self.federation.actors().ok_or_else(not_ready)?;
+        let ordered = account.clone();
+        match self.federation.ask_ledger(|reply| Event::Remove { reply, account: ordered }).await? {
+            Answer::Done { .. } => Ok(QuotaRemoved { account }),
             Answer::Refused(problem) => Err(refused(&problem)),
         }
     }

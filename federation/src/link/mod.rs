@@ -18,7 +18,7 @@ use polder_api::{
 };
 use polder_core::{intent_router, quota_ledger};
 use polder_shell::{Clock, Port};
-use polder_types::{Allotment, Millis, RegionId, Slice, Timestamp};
+use polder_types::{Allotment, JobId, Millis, RegionId, Slice, SliceVersion, Timestamp};
 use std::{
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -34,6 +34,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 #[derive(Clone, Debug)]
 enum Put {
     Slice(Box<Slice>),
+    Drop(JobId, SliceVersion),
     Allotment(Allotment),
 }
 
@@ -162,6 +163,11 @@ impl RegionLink {
     /// Queues a slice, if there is room.
     pub(crate) fn put_slice(&self, slice: Slice) -> bool {
         self.put_anything(Put::Slice(Box::new(slice)))
+    }
+
+    /// Queues the order to forget a slice, if there is room.
+    pub(crate) fn drop_slice(&self, job: JobId, version: SliceVersion) -> bool {
+        self.put_anything(Put::Drop(job, version))
     }
 
     /// Queues an allotment, if there is room.

@@ -70,6 +70,7 @@ impl Role for RouterRole {
     fn execute(&mut self, _now: Timestamp, effect: Effect) {
         match effect {
             Effect::PutSlice { region, slice } => self.federation.put_slice(&region, *slice),
+            Effect::DropSlice { region, job, version } => self.federation.drop_slice(&region, job, version),
             Effect::Reply { reply, answer } => self.federation.intent_replies.answer(reply, answer),
             Effect::Notice(notice) => self.federation.notice(notice),
         }
@@ -81,6 +82,7 @@ impl Role for RouterRole {
             Event::Stop { job, .. }
             | Event::Delete { job, .. }
             | Event::SliceAcked { job, .. }
+            | Event::SliceDropped { job, .. }
             | Event::SliceRefused { job, .. } => Some(job.clone()),
             Event::RegionKnown { .. } | Event::RegionHeard { .. } | Event::RegionSilent { .. } => None,
         }

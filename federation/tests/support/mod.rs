@@ -61,6 +61,8 @@ pub(crate) struct FakeRegion {
     pub(crate) state: Mutex<State>,
     pub(crate) puts: AtomicU64,
     pub(crate) keeps: AtomicBool,
+    /// Names of jobs that were submitted to this region itself.
+    pub(crate) taken: Mutex<BTreeSet<JobId>>,
     clock: AtomicU64,
     changes: broadcast::Sender<JobId>,
 }
@@ -72,6 +74,7 @@ impl FakeRegion {
             state: Mutex::default(),
             puts: AtomicU64::new(0),
             keeps: AtomicBool::new(false),
+            taken: Mutex::default(),
             clock: AtomicU64::new(1),
             changes: broadcast::Sender::new(64),
         }
@@ -191,6 +194,9 @@ impl Front for Api {
     async fn stop_job(&self, _: JobId) -> Result<StopResponse, Problem> {
         Err(nothing())
     }
+    async fn delete_job(&self, _: JobId) -> Result<DeleteResponse, Problem> {
+        Err(nothing())
+    }
     async fn why(&self, task: TaskId) -> Result<WhyView, Problem> {
         Ok(WhyView {
             task,
@@ -243,6 +249,9 @@ impl Front for Api {
     async fn set_quota(&self, _: AccountId, _: QuotaRequest) -> Result<QuotaView, Problem> {
         Err(nothing())
     }
+    async fn remove_quota(&self, _: AccountId) -> Result<QuotaRemoved, Problem> {
+        Err(nothing())
+    }
     async fn events(&self) -> Result<EventList, Problem> {
         let event = EventView {
             at: Timestamp(5),
@@ -279,6 +288,9 @@ impl RegionFront for Api {
         let job = slice.spec.id.clone();
         {
             let mut state = self.0.state.lock().unwrap();
+            if self.0.taken.lock().unwrap().contains(&job) {
+                return Err(Problem::new(Code::JobNameTaken, "submitted here"));
+            }
             if state.slices.get(&job).is_some_and(|has| has.version > slice.version) {
                 return Err(Problem::new(Code::VersionConflict, "older"));
             }
@@ -286,6 +298,15 @@ impl RegionFront for Api {
         }
         self.0.settle();
         self.0.status(&job).ok_or_else(nothing)
+    }
+    async fn delete_slice(&self, job: JobId, version: SliceVersion) -> Result<DeleteResponse, Problem> {
+        let mut state = self.0.state.lock().unwrap();
+        let slice = state.slices.get(&job).ok_or_else(|| Problem::new(Code::JobNotFound, "no such job"))?;
+        if !slice.stopped || slice.version > version || state.running.iter().any(|task| task.job == job) {
+            return Err(Problem::new(Code::JobNotGone, "something is left"));
+        }
+        state.slices.remove(&job);
+        Ok(DeleteResponse { job, gone: true })
     }
     async fn slices(&self) -> Result<SliceList, Problem> {
         let jobs: Vec<JobId> = self.0.state.lock().unwrap().slices.keys().cloned().collect();

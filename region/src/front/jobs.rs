@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures::{StreamExt as _, stream};
 use polder_api::{
     Code, Problem,
-    dto::{ApplyResponse, JobStatus, JobSummary, LogQuery, PartState, StopResponse, WhyView},
+    dto::{ApplyResponse, DeleteResponse, JobStatus, JobSummary, LogQuery, PartState, StopResponse, WhyView},
     job_file::JobFile,
     server::Stream,
 };
@@ -20,22 +20,33 @@ use std::{sync::Arc, time::Duration};
 /// How long a log may take to begin before its reader is answered without knowing how it begins.
 const FIRST_CHUNK_TIMEOUT: Duration = Duration::from_secs(2);
 
-fn refused(job: &JobId, why: &Refused) -> Problem {
-    let code = match why {
-        Refused::UnknownJob => Code::JobNotFound,
-        Refused::TooManyTasks { .. } | Refused::TooManyJobs { .. } => Code::JobFileLimit,
-        Refused::WrongShard { .. } => Code::Internal,
-        _ => Code::VersionConflict,
-    };
-    Problem::new(code, format!("job {job}: {why}"))
-}
-
 fn no_such_task(task: &TaskId) -> Problem {
     Problem::new(Code::TaskNotFound, format!("there is no task {task} in this region"))
         .with_hint(format!("`polder status {}` lists its tasks", task.job))
 }
 
 impl RegionApi {
+    fn refused(&self, job: &JobId, why: &Refused) -> Problem {
+        let code = match why {
+            Refused::UnknownJob => Code::JobNotFound,
+            Refused::TooManyTasks { .. } | Refused::TooManyJobs { .. } => Code::JobFileLimit,
+            Refused::WrongShard { .. } => Code::Internal,
+            Refused::WrongOrigin { owner: Origin::Federation } => Code::JobOfFederation,
+            Refused::WrongOrigin { owner: Origin::Local } => Code::JobNameTaken,
+            Refused::KindChanged => Code::JobKindChanged,
+            Refused::NotStopped => Code::JobNotStopped,
+            Refused::StillRunning { .. } => Code::JobNotGone,
+            Refused::OlderVersion { .. } | Refused::SameVersion { .. } => Code::VersionConflict,
+        };
+        let problem = Problem::new(code, format!("job {job}: {why}"));
+        match (&problem.code, &self.region.config.federation) {
+            (Code::JobOfFederation, Some(address)) => problem.with_hint(format!("add `--addr {address}`")),
+            (Code::JobNotStopped, _) => problem
+                .with_hint(format!("`polder delete {job} --stop` stops it first, and deletes it when it is gone")),
+            _ => problem,
+        }
+    }
+
     pub(super) async fn job_summaries(&self) -> Result<Vec<JobSummary>, Problem> {
         let actors = self.region.actors().ok_or_else(not_ready)?;
         let mut summaries = Vec::new();
@@ -116,7 +127,7 @@ impl RegionApi {
         let job = slice.spec.id.clone();
         let slice = Box::new(slice);
         let answer = self.region.ask_shard(&job, |reply| Event::Apply { reply, slice, origin }).await;
-        let applied = answer?.map_err(|why| refused(&job, &why))?;
+        let applied = answer?.map_err(|why| self.refused(&job, &why))?;
         Ok(ApplyResponse { job, generation: applied.generation, changed: applied.changed })
     }
 
@@ -124,8 +135,35 @@ impl RegionApi {
         let ordered = job.clone();
         let answer =
             self.region.ask_shard(&job, |reply| Event::Stop { reply, job: ordered, origin: Origin::Local }).await;
-        let applied = answer?.map_err(|why| refused(&job, &why))?;
+        let applied = answer?.map_err(|why| self.refused(&job, &why))?;
         Ok(StopResponse { job, changed: applied.changed })
+    }
+
+    pub(super) async fn delete_local(&self, job: JobId) -> Result<DeleteResponse, Problem> {
+        self.delete(job, Origin::Local).await
+    }
+
+    /// Forgets a slice of the federation's, unless it is newer than the one that is meant.
+    pub(super) async fn delete_of_federation(
+        &self,
+        job: JobId,
+        version: SliceVersion,
+    ) -> Result<DeleteResponse, Problem> {
+        let shard = self.region.owner_of(&job).ok_or_else(not_ready)?;
+        let wanted = job.clone();
+        let held = shard.read(move |shard| shard.job_record(&wanted).map(|record| record.slice.version)).await?;
+        if let Some(held) = held.filter(|held| *held > version) {
+            let detail = format!("job {job}: version {held} of the slice is here, newer than {version}");
+            return Err(Problem::new(Code::VersionConflict, detail));
+        }
+        self.delete(job, Origin::Federation).await
+    }
+
+    async fn delete(&self, job: JobId, origin: Origin) -> Result<DeleteResponse, Problem> {
+        let ordered = job.clone();
+        let answer = self.region.ask_shard(&job, |reply| Event::Delete { reply, job: ordered, origin }).await;
+        answer?.map_err(|why| self.refused(&job, &why))?;
+        Ok(DeleteResponse { job, gone: true })
     }
 
     pub(super) async fn why_task(&self, task: TaskId) -> Result<WhyView, Problem> {

@@ -52,6 +52,8 @@ async fn a_job_runs_survives_a_restart_of_its_region_and_leaves_a_drained_host()
     client.stop_job(&"demo/web".parse().unwrap()).await.unwrap();
     eventually("the job is stopped", || async { state(&client).await == Some(PartState::Stopped) }).await;
     assert_eq!(hosts[1].running().len(), 0);
+    eventually("it is deleted", || async { client.delete_job(&"demo/web".parse().unwrap()).await.is_ok() }).await;
+    assert_eq!(state(&client).await, None);
     region.stop().await;
 }
 

@@ -22,7 +22,7 @@ pub enum Event {
         /// The job.
         job: JobId,
     },
-    /// Somebody ordered a stopped job to be forgotten.
+    /// Somebody ordered a stopped job to be forgotten, here and in every region.
     Delete {
         /// Who asks.
         reply: ReplyId,
@@ -60,7 +60,14 @@ pub enum Event {
         /// The version.
         version: SliceVersion,
     },
-    /// A region refused a slice.
+    /// A region has forgotten its slice of a job that is being deleted, or never had one.
+    SliceDropped {
+        /// The region.
+        region: RegionId,
+        /// The job.
+        job: JobId,
+    },
+    /// A region refused a slice, or to forget it.
     SliceRefused {
         /// The region.
         region: RegionId,
@@ -82,6 +89,15 @@ pub enum Effect {
         region: RegionId,
         /// The slice.
         slice: Box<Slice>,
+    },
+    /// Have a region forget a slice of which nothing is left. It is repeated until the region has.
+    DropSlice {
+        /// The region.
+        region: RegionId,
+        /// The job.
+        job: JobId,
+        /// The newest version of the slice: a region that has a newer one refuses.
+        version: SliceVersion,
     },
     /// Answer somebody.
     Reply {
@@ -165,6 +181,18 @@ pub enum Problem {
     /// There is no such job.
     #[error("there is no job {job}")]
     NotFound {
+        /// The job.
+        job: JobId,
+    },
+    /// Only a job that was stopped is forgotten.
+    #[error("job {job} is not stopped")]
+    NotStopped {
+        /// The job.
+        job: JobId,
+    },
+    /// A job that is being forgotten takes no orders.
+    #[error("job {job} is being deleted; regions have not all said yet that they have forgotten it")]
+    BeingDeleted {
         /// The job.
         job: JobId,
     },

@@ -33,6 +33,7 @@ impl IntentRouter {
         known.health = RegionHealth::Heard;
         known.as_of = known.as_of.max(Some(at));
         if complete {
+            known.listed = true;
             let present: BTreeSet<&JobId> = statuses.iter().map(|status| &status.job).collect();
             known.statuses.retain(|job, _| present.contains(job));
             self.send_what_is_missing(now, region, &present);
@@ -68,7 +69,8 @@ impl IntentRouter {
         let job = status.job.clone();
         self.ack(region, &job, status.version);
         let wanted = self.intents.get(&job).and_then(|record| record.regions.get(region)).map(|share| share.version);
-        let gone = self.let_go(region, &status);
+        let deleting = self.intents.get(&job).is_some_and(|record| record.deleting);
+        let gone = !deleting && self.let_go(region, &status);
         let ahead = wanted.is_some_and(|wanted| status.version > wanted);
         let version = status.version;
         if let Some(known) = self.regions.get_mut(region) {

@@ -23,6 +23,13 @@ impl IntentRouter {
                 let known = self.regions.get(region);
                 let acked = known.and_then(|known| known.acked.get(job)).copied().unwrap_or_default();
                 let put = self.outbox.contains(region, job);
+                if record.deleting {
+                    if (share.version > SliceVersion(0) && !self.has_dropped(region, job)) != put {
+                        let found = format!("{job} in {region}: version {}, sent {put}", share.version);
+                        return Err(Violation { rule: "a region is told to forget a job until it has", found });
+                    }
+                    continue;
+                }
                 if (share.version > acked) != put {
                     let found =
                         format!("{job} in {region}: version {}, acknowledged {acked}, sent {put}", share.version);

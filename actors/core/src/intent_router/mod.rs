@@ -1,5 +1,6 @@
 //! The intent router: which region runs which slots of which job. See `README.md` in this folder.
 
+mod delete;
 mod event;
 mod hear;
 mod invariant;

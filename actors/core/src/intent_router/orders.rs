@@ -1,20 +1,13 @@
-//! What people order: apply, stop, delete.
+//! What people order: apply, stop. Deleting is in `delete.rs`.
 
 use super::{
     INTENTS_MAX,
-    event::{Answer, Delta, Effect, Problem},
+    event::{Answer, Effect, Problem},
     split,
     state::{IntentRecord, IntentRouter, Share},
 };
-use crate::{
-    machine::Effects,
-    message::{Notice, ReplyId},
-};
-use alloc::{
-    collections::{BTreeMap, BTreeSet},
-    format,
-    string::{String, ToString as _},
-};
+use crate::{machine::Effects, message::ReplyId};
+use alloc::collections::{BTreeMap, BTreeSet};
 use polder_types::{Generation, JobId, JobSpec, RegionId, Slots, Timestamp};
 
 impl IntentRouter {
@@ -35,6 +28,9 @@ impl IntentRouter {
     ) -> Result<(Generation, bool), Problem> {
         let job = spec.id.clone();
         let old = self.intents.get(&job);
+        if old.is_some_and(|old| old.deleting) {
+            return Err(Problem::BeingDeleted { job });
+        }
         if let Some(old) = old
             && old.spec == spec
             && !old.stopped
@@ -51,6 +47,7 @@ impl IntentRouter {
             spec: spec.clone(),
             generation: Generation(0),
             stopped: false,
+            deleting: false,
             regions: BTreeMap::new(),
         });
         if record.generation == Generation(0) || record.spec != spec {
@@ -97,50 +94,5 @@ impl IntentRouter {
             }
         };
         effects.after(Effect::Reply { reply, answer });
-    }
-
-    pub(super) fn delete(&mut self, reply: ReplyId, job: &JobId, effects: &mut Effects<Self>) {
-        let answer = match self.deletable(job) {
-            Err(problem) => Answer::Refused(problem),
-            Ok(generation) => {
-                self.intents.remove(job);
-                for (id, region) in &mut self.regions {
-                    region.refused.remove(job);
-                    self.outbox.done(id, job);
-                }
-                effects.persist(Delta::Delete(job.clone()));
-                effects.after(Effect::Notice(Notice {
-                    kind: "job_deleted",
-                    subject: job.to_string(),
-                    message: format!("job {job} was stopped everywhere and is forgotten"),
-                }));
-                Answer::Done { job: job.clone(), generation, changed: true }
-            }
-        };
-        effects.after(Effect::Reply { reply, answer });
-    }
-
-    /// Whether a job may be forgotten: only when every region has said that nothing of it is left.
-    fn deletable(&self, job: &JobId) -> Result<Generation, Problem> {
-        let record = self.intents.get(job).ok_or_else(|| Problem::NotFound { job: job.clone() })?;
-        let not_gone = |why: String| Err(Problem::NotGone { job: job.clone(), why });
-        if !record.stopped {
-            return not_gone(String::from("it is not stopped"));
-        }
-        for (region, share) in &record.regions {
-            let known = self.regions.get(region);
-            let status = known.and_then(|known| known.statuses.get(job)).filter(|_| self.is_heard(region));
-            let Some(status) = status else {
-                return not_gone(format!("region {region} has not said what is left of it"));
-            };
-            if status.version < share.version || !status.stopped {
-                return not_gone(format!("region {region} has not heard that it is stopped"));
-            }
-            let left = status.running.saturating_add(status.leaving);
-            if left > 0 {
-                return not_gone(format!("region {region} still runs {left} of its tasks"));
-            }
-        }
-        Ok(record.generation)
     }
 }

@@ -15,9 +15,14 @@ use alloc::{
 use polder_types::{JobId, RegionId, SliceVersion, Timestamp};
 
 impl IntentRouter {
-    /// Queues every slice of a job that its region is not known to have.
+    /// Queues every slice of a job that its region is not known to have, or, of a job that is being deleted, to have
+    /// forgotten.
     pub(super) fn want_puts(&mut self, now: Timestamp, job: &JobId) {
         let Some(record) = self.intents.get(job) else { return };
+        if record.deleting {
+            self.want_drops(now, job);
+            return;
+        }
         let shares: Vec<(RegionId, SliceVersion)> =
             record.regions.iter().map(|(region, share)| (region.clone(), share.version)).collect();
         for (region, version) in shares {
@@ -34,17 +39,20 @@ impl IntentRouter {
     pub(super) fn send_due(&mut self, now: Timestamp, effects: &mut Effects<Self>) {
         for _ in 0..PUTS_PER_STEP_MAX {
             let Some((region, job)) = self.outbox.pop_due(now) else { break };
-            let Some(slice) = self.intents.get(&job).and_then(|record| record.slice(&region)) else {
-                self.outbox.done(&region, &job);
-                continue;
-            };
-            effects.after(Effect::PutSlice { region, slice: Box::new(slice) });
+            let record = self.intents.get(&job);
+            let deleting = record.is_some_and(|record| record.deleting);
+            match record.and_then(|record| record.slice(&region)) {
+                None => self.outbox.done(&region, &job),
+                Some(slice) if deleting => effects.after(Effect::DropSlice { region, job, version: slice.version }),
+                Some(slice) => effects.after(Effect::PutSlice { region, slice: Box::new(slice) }),
+            }
         }
     }
 
     /// A region has this version of a slice.
     pub(super) fn ack(&mut self, region: &RegionId, job: &JobId, version: SliceVersion) {
-        let wanted = self.intents.get(job).and_then(|record| record.regions.get(region)).map(|share| share.version);
+        let record = self.intents.get(job).filter(|record| !record.deleting);
+        let wanted = record.and_then(|record| record.regions.get(region)).map(|share| share.version);
         let Some(known) = self.regions.get_mut(region) else { return };
         let acked = known.acked.entry(job.clone()).or_default();
         *acked = version.max(*acked);
@@ -54,7 +62,7 @@ impl IntentRouter {
         }
     }
 
-    /// A region has refused a slice: it is tried again, but seldom.
+    /// A region has refused a slice, or to forget it: it is tried again, but seldom.
     pub(super) fn refused(
         &mut self,
         now: Timestamp,
@@ -64,7 +72,9 @@ impl IntentRouter {
         problem: String,
         effects: &mut Effects<Self>,
     ) {
-        let wanted = self.intents.get(job).and_then(|record| record.regions.get(region)).map(|share| share.version);
+        let record = self.intents.get(job);
+        let what = if record.is_some_and(|record| record.deleting) { "to forget " } else { "" };
+        let wanted = record.and_then(|record| record.regions.get(region)).map(|share| share.version);
         let Some(known) = self.regions.get_mut(region) else { return };
         if wanted != Some(version) {
             return;
@@ -75,7 +85,7 @@ impl IntentRouter {
             effects.now(Effect::Notice(Notice {
                 kind: "slice_refused",
                 subject: job.to_string(),
-                message: format!("region {region} refused its part of job {job}: {}", refusal.1),
+                message: format!("region {region} refused {what}its part of job {job}: {}", refusal.1),
             }));
         }
         known.refused.insert(job.clone(), refusal);

@@ -30,6 +30,9 @@ pub struct IntentRecord {
     pub generation: Generation,
     /// Whether the job was ordered to stop.
     pub stopped: bool,
+    /// Whether it is being forgotten: every region is told to forget its part, and then this record goes as well.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub deleting: bool,
     /// Every region that has a share or ever had one: a region is told of an empty share, never of none.
     pub regions: BTreeMap<RegionId, Share>,
 }
@@ -71,6 +74,10 @@ pub(super) struct Region {
     pub(super) statuses: BTreeMap<JobId, SliceStatus>,
     /// The newest version of each slice that the region is known to have.
     pub(super) acked: BTreeMap<JobId, SliceVersion>,
+    /// Whether it has said everything that it has since this router started.
+    pub(super) listed: bool,
+    /// Jobs that are being deleted of which it has said that it has forgotten them.
+    pub(super) dropped: BTreeSet<JobId>,
     /// Why it refused a slice of this version.
     pub(super) refused: BTreeMap<JobId, (SliceVersion, String)>,
 }

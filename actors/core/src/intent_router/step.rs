@@ -18,13 +18,14 @@ impl Machine for IntentRouter {
         match event {
             Event::Apply { reply, spec } => self.apply(now, reply, *spec, &mut effects),
             Event::Stop { reply, job } => self.stop(now, reply, &job, &mut effects),
-            Event::Delete { reply, job } => self.delete(reply, &job, &mut effects),
+            Event::Delete { reply, job } => self.delete(now, reply, &job, &mut effects),
             Event::RegionKnown { region } => self.know(&region),
             Event::RegionHeard { region, at, statuses, complete } => {
                 self.hear(now, &region, at, statuses, complete, &mut effects);
             }
             Event::RegionSilent { region } => self.fall_silent(now, &region, &mut effects),
             Event::SliceAcked { region, job, version } => self.ack(&region, &job, version),
+            Event::SliceDropped { region, job } => self.dropped(&region, &job, &mut effects),
             Event::SliceRefused { region, job, version, problem } => {
                 self.refused(now, &region, &job, version, problem, &mut effects);
             }

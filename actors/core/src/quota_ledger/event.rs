@@ -30,6 +30,13 @@ pub enum Event {
         /// The part of each region; none means evenly over all known ones. A region that is left out gets nothing.
         regions: Option<BTreeMap<RegionId, Amounts>>,
     },
+    /// Somebody wants an account to have no quota.
+    Remove {
+        /// Who asks.
+        reply: ReplyId,
+        /// The account.
+        account: AccountId,
+    },
     /// A region belongs to the federation.
     RegionKnown {
         /// The region.
@@ -132,6 +139,12 @@ pub enum Problem {
         unknown: Vec<RegionId>,
         /// Those that are.
         known: Vec<RegionId>,
+    },
+    /// The account has no quota.
+    #[error("account {account} has no quota")]
+    NotFound {
+        /// The account.
+        account: AccountId,
     },
     /// The parts add up to more than the whole.
     #[error(

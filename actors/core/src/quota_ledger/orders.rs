@@ -40,6 +40,23 @@ impl QuotaLedger {
         effects.after(Effect::Reply { reply, answer });
     }
 
+    /// Has an account use what there is. Its record stays: regions must hear of it under a newer version than what they
+    /// hold, and a quota that is set later must be newer still.
+    pub(super) fn remove(&mut self, now: Timestamp, reply: ReplyId, account: &AccountId, effects: &mut Effects<Self>) {
+        let answer = match self.quotas.get_mut(account).filter(|record| !record.is_removed()) {
+            None => Answer::Refused(Problem::NotFound { account: account.clone() }),
+            Some(record) => {
+                record.quota.limit = Amounts::UNLIMITED;
+                record.quota.regions.clear();
+                let quota = record.quota.clone();
+                self.share_out(now, account);
+                self.save(account, effects);
+                Answer::Done { quota, changed: true }
+            }
+        };
+        effects.after(Effect::Reply { reply, answer });
+    }
+
     /// Each region's part, as asked for.
     fn parts(
         &self,

@@ -48,10 +48,11 @@ fn make_allotments(record: &mut QuotaRecord) -> Vec<RegionId> {
         record.regions.entry(region.clone()).or_default();
     }
     let mut changed = Vec::new();
+    let removed = record.is_removed();
     let mut room = record.quota.limit.minus(ceilings(&record.regions));
     for (region, share) in &mut record.regions {
         let wanted = record.quota.regions.get(region).copied().unwrap_or_default();
-        let limit = least(wanted, share.ceiling.plus(room));
+        let limit = if removed { Amounts::UNLIMITED } else { least(wanted, share.ceiling.plus(room)) };
         if share.newest().is_some_and(|newest| newest.limit == limit) {
             continue;
         }

@@ -25,6 +25,14 @@ pub struct QuotaRecord {
     pub regions: BTreeMap<RegionId, Share>,
 }
 
+impl QuotaRecord {
+    /// Whether the account has no quota any more.
+    #[must_use]
+    pub fn is_removed(&self) -> bool {
+        self.quota.limit == Amounts::UNLIMITED
+    }
+}
+
 impl Share {
     /// The newest allotment that was made for the region.
     #[must_use]

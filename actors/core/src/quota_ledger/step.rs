@@ -27,6 +27,7 @@ impl Machine for QuotaLedger {
             Event::Set { reply, account, limit, regions } => {
                 self.set(now, reply, account, limit, regions, &mut effects);
             }
+            Event::Remove { reply, account } => self.remove(now, reply, &account, &mut effects),
             Event::RegionKnown { region } => self.know(now, &region, &mut effects),
             Event::RegionHeard { region, at, accounts } => self.hear(now, &region, at, accounts, &mut effects),
             Event::AllotmentHeld { region, allotment } => {

@@ -35,15 +35,15 @@ pub struct QuotaView<'a> {
 }
 
 impl QuotaLedger {
-    /// Every quota, in order of account.
+    /// Every quota, in order of account; those that were removed are none.
     pub fn quotas(&self) -> impl Iterator<Item = QuotaView<'_>> + '_ {
-        self.quotas.values().map(|record| self.quota_view(record))
+        self.quotas.values().filter(|record| !record.is_removed()).map(|record| self.quota_view(record))
     }
 
     /// One quota.
     #[must_use]
     pub fn quota(&self, account: &AccountId) -> Option<QuotaView<'_>> {
-        self.quotas.get(account).map(|record| self.quota_view(record))
+        self.quotas.get(account).filter(|record| !record.is_removed()).map(|record| self.quota_view(record))
     }
 
     /// How many allotments are not known to have reached their regions.
