@@ -24,6 +24,8 @@ async fn a_lost_link_is_opened_again_and_begins_with_everything() {
     }
     let sessions: Vec<u64> = region.hellos.iter().map(|hello| hello.session).collect();
     assert!(sessions.is_sorted_by(|one, next| one < next), "{sessions:?}");
+    let home = region.hellos[0].home;
+    assert!(home.0 != 0 && region.hellos.iter().all(|hello| hello.home == home), "the folder keeps its number");
     agent.stop().await;
     host.clean().await;
 }

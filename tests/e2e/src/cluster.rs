@@ -296,6 +296,21 @@ impl Cluster {
         self.role(name).start(&polder, &log);
     }
 
+    /// Adds an agent that calls itself like a host, with a data folder of its own, and starts it.
+    ///
+    /// # Panics
+    /// When there is no such host.
+    pub fn add_impostor(&mut self, host: &str) -> String {
+        let name = format!("{host}-impostor");
+        let mut args = self.role(host).args().to_vec();
+        let data = args.iter().rposition(|arg| arg == "--data").expect("a host has a folder") + 1;
+        args[data] = self.dir.path().join(&name).display().to_string();
+        self.roles.insert(name.clone(), Role::new(args));
+        self.hosts.push(name.clone());
+        self.revive(&name);
+        name
+    }
+
     /// `kill -9`.
     pub fn kill(&mut self, name: &str) {
         self.role(name).kill();

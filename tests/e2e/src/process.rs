@@ -50,6 +50,10 @@ impl Role {
         Self { args, child: None }
     }
 
+    pub(crate) fn args(&self) -> &[String] {
+        &self.args
+    }
+
     pub(crate) fn start(&mut self, program: &Path, log: &Path) {
         let open = || OpenOptions::new().create(true).append(true).open(log).expect("the log can be opened");
         let child = Command::new(program)

@@ -144,6 +144,44 @@ fn a_silent_host_is_never_drained() {
 }
 
 #[test]
+fn an_agent_of_the_same_name_can_not_swear() {
+    let Some(_turn) = turn("drains::an_agent_of_the_same_name_can_not_swear") else { return };
+    let mut cluster = cluster();
+    let job = cluster.job("web", 2, "replace_after = \"10m\"", "");
+    apply(&cluster, &job);
+    let before = cluster.tasks("web");
+    let impostor = cluster.add_impostor("r1-h1");
+    let refused = |cluster: &Cluster, why: &str| {
+        let log = cluster.dir().join(format!("{impostor}.log"));
+        eventually("the other agent is refused", || std::fs::read_to_string(&log).ok()?.contains(why).then_some(()));
+    };
+    refused(&cluster, "another agent");
+    // Also when the first one is gone. It has nothing to list, and would swear to anything.
+    cluster.kill("r1-h1");
+    eventually("the host is silent", || health(&cluster, "r1-h1").contains("silent").then_some(()));
+    refused(&cluster, "belongs to the agent with data folder");
+    let answer = cluster.cli(&["drain", "r1-h1", "--deadline", "2s", "--wait"]);
+    assert_eq!(answer.code, 2, "{answer:?}");
+    assert_eq!(drain_state(&cluster, "r1-h1"), Some(DrainState::Unattested));
+    assert!(before.iter().all(Task::lives), "nothing was moved or stopped");
+
+    // Once a person has vouched for the old one, the name is free, and the old one does not get it back.
+    let old = on(&before, "r1-h1");
+    let data = cluster.dir().join("r1-h1").display().to_string();
+    cluster.must(&["host", "purge", "--data", &data]);
+    cluster.must(&["readmit", "r1-h1", "--reason", "new disk"]);
+    eventually("the host is heard", || health(&cluster, "r1-h1").contains("ready").then_some(()));
+    cluster.must(&["uncordon", "r1-h1"]);
+    cluster.await_state("web", PartState::Healthy);
+    assert!(!old[0].lives());
+    cluster.revive("r1-h1");
+    let log = cluster.dir().join("r1-h1.log");
+    eventually("the old agent is refused", || {
+        std::fs::read_to_string(&log).ok()?.contains("another agent").then_some(())
+    });
+}
+
+#[test]
 fn without_room_elsewhere_tasks_stay_until_the_deadline() {
     let Some(_turn) = turn("drains::without_room_elsewhere_tasks_stay_until_the_deadline") else { return };
     let cluster = Cluster::start(&Options { regions: 1, host_cpu: "0.2", ..Options::default() });
