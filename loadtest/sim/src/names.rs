@@ -1,7 +1,7 @@
 //! Who is meant: numbers within a world, cheap to copy.
 
 use crate::happening::Process;
-use polder_types::HostId;
+use polder_types::{HomeId, HostId};
 use std::fmt;
 
 /// A node of the federation.
@@ -57,6 +57,13 @@ pub(crate) enum ActorId {
     Shard(ShardAt),
     Broker(BrokerAt),
     Host(HostAt),
+}
+
+impl HostAt {
+    /// The data folder of its agent.
+    pub(crate) const fn home(self) -> HomeId {
+        HomeId(((self.region as u64) << 32) | (self.host as u64 + 1))
+    }
 }
 
 impl fmt::Display for NodeAt {

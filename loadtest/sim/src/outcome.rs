@@ -45,6 +45,8 @@ pub struct Counts {
     pub refused: u64,
     /// Containers that started.
     pub starts: u64,
+    /// Of them, containers of services: those of batch jobs end by themselves, and may start again.
+    pub service_starts: u64,
     /// Orders of people.
     pub orders: u64,
     /// Faults, by kind.
@@ -82,6 +84,7 @@ impl Counts {
         self.leases_lost += other.leases_lost;
         self.refused += other.refused;
         self.starts += other.starts;
+        self.service_starts += other.service_starts;
         self.orders += other.orders;
         for (fault, count) in &other.faults {
             *self.faults.entry(*fault).or_default() += count;

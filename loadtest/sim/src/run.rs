@@ -106,10 +106,10 @@ fn converge(world: &mut World) -> Option<u64> {
 /// Nothing moves any more.
 fn rest(world: &mut World) {
     // What was about to start or stop when all seemed right may still do so.
-    let (starts, until) = (world.counts.starts, world.now + RESTS_FOR);
+    let (starts, until) = (world.counts.service_starts, world.now + RESTS_FOR);
     run_until(world, until);
     world.counts.look(oracle::REST);
-    let moved = world.counts.starts - starts;
+    let moved = world.counts.service_starts - starts;
     if moved > 0 {
         world.violated(oracle::REST, format!("{moved} containers started though everything was as wanted"));
     }

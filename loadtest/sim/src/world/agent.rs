@@ -151,6 +151,8 @@ impl World {
             let code = i32::from(!self.healed && self.dice.host.chance(150));
             let boot = self.host(at).boots;
             self.queue.push(now + runs, Happening::Exit(at, boot, id.clone(), Box::new(ExitStatus::Code { code })));
+        } else {
+            self.counts.service_starts += 1;
         }
         self.tell_machine(at, Event::Launched { id, pid, started_at });
     }

@@ -40,6 +40,7 @@ impl Part for BrokerAt {
         match effect {
             Effect::Host(notice) => world.spread_host_notice(self.node, &notice),
             Effect::Order { host, order } => world.order(self.node, &host, order),
+            Effect::LinkReply { reply, result } => world.link_replied(self.node, reply, &result),
             Effect::Reply { reply, result } => world.broker_replied(self, reply, &result),
             Effect::Notice(_) => {}
         }

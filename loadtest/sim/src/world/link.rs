@@ -10,7 +10,7 @@ use crate::{
 };
 use polder_core::{
     broker, host, job_shard,
-    message::{HostOrder, HostReport, Refusal},
+    message::{HostOrder, HostReport, Refusal, ReplyId},
 };
 use polder_types::{BootId, ContainerId, ContainerPhase, ContainerStatus, ShardId};
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,6 +27,8 @@ const RECONNECT: u64 = 200;
 const RECONNECT_MAX: u64 = 10_000;
 /// How often a shard that had no room is tried again.
 const OWED_TICK: u64 = 200;
+/// How long a broker may take to let a host in.
+const ANSWER_TIMEOUT: u64 = 15_000;
 
 /// A host's link as a node has it.
 #[derive(Debug)]
@@ -35,9 +37,18 @@ pub(crate) struct Link {
     pub(crate) heard_at: u64,
     boot: Option<BootId>,
     seen: BTreeMap<ContainerId, ContainerPhase>,
+    /// What the host said first, while its broker has not let it in; and what it has said since.
+    entering: Option<Entering>,
     owed: BTreeSet<u16>,
     /// Whether the debts are looked at again already.
     paying: bool,
+}
+
+#[derive(Debug)]
+struct Entering {
+    boot: BootId,
+    containers: Vec<ContainerStatus>,
+    since: Vec<HostReport>,
 }
 
 /// A host's link as the host has it.
@@ -250,8 +261,15 @@ impl World {
             self.node_link_over(node, from.host, older, true);
         }
         let Some(lead) = &mut self.node_mut(node).lead else { return };
-        let link =
-            Link { session, heard_at: now, boot: None, seen: BTreeMap::new(), owed: BTreeSet::new(), paying: false };
+        let link = Link {
+            session,
+            heard_at: now,
+            boot: None,
+            seen: BTreeMap::new(),
+            entering: None,
+            owed: BTreeSet::new(),
+            paying: false,
+        };
         lead.links.insert(from.host, link);
         self.send_down(node, from, session, Down::Welcome);
         let life = self.node(node).process.life;
@@ -303,31 +321,73 @@ impl World {
         lead.links.get_mut(&host).filter(|link| link.session == session)
     }
 
+    /// A broker has answered a host that wants to be let in.
+    pub(crate) fn link_replied(
+        &mut self,
+        node: NodeAt,
+        reply: ReplyId,
+        result: &Result<broker::Done, broker::Refused>,
+    ) {
+        let Some(lead) = &mut self.node_mut(node).lead else { return };
+        let Some((host, session)) = lead.entering.remove(&reply.0) else { return };
+        let Some(link) = self.link(node, host, session) else { return };
+        let Some(entering) = link.entering.take() else { return };
+        if result.is_err() {
+            return self.node_link_over(node, host, session, true);
+        }
+        link.boot = Some(entering.boot);
+        link.seen = entering.containers.into_iter().map(|status| (status.id, status.phase)).collect();
+        let at = HostAt { region: node.region, host };
+        for shard in 0..self.region(node.region).shards {
+            if !self.pay(node, at, session, shard) {
+                self.owe(node, host, shard);
+            }
+        }
+        for report in entering.since {
+            self.take_message(node, at, session, report);
+        }
+    }
+
+    /// A host was not let in for too long.
+    pub(crate) fn entering_ends(&mut self, node: NodeAt, host: u32, session: u64) {
+        if self.link(node, host, session).is_some_and(|link| link.entering.is_some()) {
+            self.node_link_over(node, host, session, true);
+        }
+    }
+
     fn take_report(&mut self, node: NodeAt, from: HostAt, session: u64, report: HostReport) {
         let now = self.now;
         let Some(link) = self.link(node, from.host, session) else { return };
         link.heard_at = now;
-        let broker = self.broker_of(node, from);
+        // Nothing else is read before the host was let in.
+        if let Some(entering) = &mut link.entering {
+            return entering.since.push(report);
+        }
+        self.take_message(node, from, session, report);
+    }
+
+    fn take_message(&mut self, node: NodeAt, from: HostAt, session: u64, report: HostReport) {
+        let (broker, home) = (self.broker_of(node, from), from.home());
         let id = self.host(from).id.clone();
         let number = broker::Session(session);
         if !self.strikes(Fault::MessageDropped) {
             // The next message of the host says the same.
-            self.try_deliver(broker, broker::Event::HostHeard { host: id.clone(), session: number });
+            self.try_deliver(broker, broker::Event::HostHeard { host: id.clone(), home, session: number });
         }
         match report {
             HostReport::Alive => {}
             HostReport::Inventory { info, boot, containers, drain } => {
-                let linked =
-                    broker::Event::HostLinked { info: Box::new(info), boot: boot.clone(), session: number, drain };
-                self.deliver(broker, linked);
+                let (ends, life) = (self.now + ANSWER_TIMEOUT, self.node(node).process.life);
                 let Some(link) = self.link(node, from.host, session) else { return };
-                link.boot = Some(boot);
-                link.seen = containers.into_iter().map(|status| (status.id, status.phase)).collect();
-                for shard in 0..self.region(node.region).shards {
-                    if !self.pay(node, from, session, shard) {
-                        self.owe(node, from.host, shard);
-                    }
-                }
+                link.entering = Some(Entering { boot: boot.clone(), containers, since: Vec::new() });
+                let Some(lead) = &mut self.node_mut(node).lead else { return };
+                lead.next_reply += 1;
+                let reply = ReplyId(lead.next_reply);
+                lead.entering.insert(reply.0, (from.host, session));
+                self.queue.push(ends, Happening::EnteringEnds(node, life, from.host, session));
+                let info = Box::new(info);
+                let linked = broker::Event::HostLinked { reply, info, boot, home, session: number, drain };
+                self.deliver(broker, linked);
             }
             HostReport::Changed { containers } => {
                 let shards = self.region(node.region).shards;
@@ -354,7 +414,8 @@ impl World {
                 self.try_deliver(ShardAt { node, shard }, refused);
             }
             HostReport::Drain(attestation) => {
-                self.deliver(broker, broker::Event::DrainAttested { host: id, session: number, attestation });
+                let attested = broker::Event::DrainAttested { host: id, home, session: number, attestation };
+                self.deliver(broker, attested);
             }
         }
     }

@@ -49,6 +49,8 @@ pub(crate) struct Lead {
     pub(crate) missed: BTreeSet<Listener>,
     pub(crate) replies: BTreeMap<u64, Waiting>,
     pub(crate) next_reply: u64,
+    /// Links whose hosts are to be let in, by what their brokers are asked.
+    pub(crate) entering: BTreeMap<u64, (u32, u64)>,
     pub(crate) watchers: Vec<Watcher>,
     /// What an allocator that is being restored has read.
     charges: Vec<(ShardId, Charge)>,
@@ -68,6 +70,7 @@ impl Lead {
             missed: BTreeSet::new(),
             replies: BTreeMap::new(),
             next_reply: 0,
+            entering: BTreeMap::new(),
             watchers: Vec::new(),
             charges: Vec::new(),
             to_allocator: vec![0; usize::from(shards)],
