@@ -10,7 +10,7 @@ use polder_core::{
     message::{HostOrder, HostReport, SliceStatus},
     quota_ledger,
 };
-use polder_types::{AccountId, Allotment, Amounts, ContainerId, ExitStatus, JobId, Slice, Timestamp};
+use polder_types::{AccountId, Allotment, Amounts, ContainerId, ExitStatus, JobId, Slice, SliceVersion, Timestamp};
 
 /// How a commit ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,6 +92,8 @@ pub(crate) enum Happening {
     Tell(FedAt, u32, u8, u32, Box<Tell>),
     /// A follower does its next look at a region.
     Look(FedAt, u32, u8, u32),
+    /// What was put to a region about a job is not waited for any longer.
+    PutTimeout(FedAt, u32, u8, JobId, u32),
     /// A node tells a watcher of changed slices.
     Changes(NodeAt, u32, FedAt),
     /// An allotment is looked for at the allocator.
@@ -137,10 +139,27 @@ pub(crate) enum Down {
 #[derive(Clone, Debug)]
 pub(crate) enum Ask {
     Slice(Box<Slice>),
+    Drop(JobId, SliceVersion),
     Allotment(Allotment),
     List,
     Quotas,
     Watch,
+}
+
+impl Ask {
+    /// Whether it changes something, and is repeated until it has.
+    pub(crate) const fn is_put(&self) -> bool {
+        matches!(self, Self::Slice(_) | Self::Drop(..) | Self::Allotment(_))
+    }
+
+    /// The job that it is about.
+    pub(crate) const fn job(&self) -> Option<&JobId> {
+        match self {
+            Self::Slice(slice) => Some(&slice.spec.id),
+            Self::Drop(job, _) => Some(job),
+            _ => None,
+        }
+    }
 }
 
 /// What a region answers.
@@ -148,8 +167,14 @@ pub(crate) enum Ask {
 pub(crate) enum Tell {
     Slice {
         job: JobId,
-        asked: polder_types::SliceVersion,
-        status: Result<polder_types::SliceVersion, String>,
+        asked: SliceVersion,
+        status: Result<SliceVersion, String>,
+    },
+    /// Whether it has forgotten a slice.
+    Dropped {
+        job: JobId,
+        asked: SliceVersion,
+        problem: Option<String>,
     },
     Allotment(Allotment),
     List(Vec<(SliceStatus, Timestamp)>),
@@ -186,6 +211,7 @@ pub(crate) enum Order {
     Stop(JobId),
     Delete(JobId),
     Quota(AccountId, Amounts),
+    RemoveQuota(AccountId),
     Cordon(HostAt),
     Uncordon(HostAt),
     Drain(HostAt, u64),

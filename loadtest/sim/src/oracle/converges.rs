@@ -10,7 +10,7 @@ use polder_core::{
     intent_router::IntentRecord,
     job_shard::{JobRecord, JobShard, TaskState, TaskView, Template},
 };
-use polder_types::{ContainerPhase, JobId, JobKind, Resources, ShardId};
+use polder_types::{Amounts, ContainerPhase, JobId, JobKind, Resources, ShardId};
 
 impl World {
     /// What is not as it should be in the end; none if all is.
@@ -33,7 +33,9 @@ impl World {
         }
         for record in self.federation.quotas.values() {
             for (id, share) in &record.regions {
-                let wanted = record.quota.regions.get(id).copied().unwrap_or_default();
+                let removed = record.is_removed().then_some(Amounts::UNLIMITED);
+                let part = record.quota.regions.get(id).copied();
+                let wanted = removed.or(part).unwrap_or_default();
                 let region = self.regions.iter().find(|region| region.id == *id)?;
                 let held = region.store.allotments.get(&record.quota.account);
                 if held.map(|held| held.limit) != Some(wanted) || held != share.agreed.as_ref() {
@@ -158,7 +160,7 @@ impl World {
         };
         let over_quota = self.region(region).store.allotments.values().any(|allotment| {
             let used = books.accounts.get(&allotment.account).copied().unwrap_or_default();
-            let more = polder_types::Amounts { cpu: spec.resources.cpu, memory: spec.resources.memory, tasks: 1 };
+            let more = Amounts { cpu: spec.resources.cpu, memory: spec.resources.memory, tasks: 1 };
             above(allotment.account.as_str()) && !used.plus(more).within(allotment.limit)
         });
         let waits = task.wait.is_some() && (task.report.is_some() || task.state == TaskState::Pending);
@@ -195,6 +197,14 @@ impl World {
 
     fn unsettled_intent(&self, record: &IntentRecord) -> Option<String> {
         let job = &record.spec.id;
+        if record.deleting {
+            let lost = (0_u8..).zip(&self.oracles.books).any(|(region, books)| {
+                let mut placed = books.placed.iter().filter(|(id, _)| id.task.job == *job);
+                placed.any(|(_, placed)| self.host(HostAt { region, host: placed.host }).lost)
+            });
+            // Nobody may take for gone what may still run on a host that is lost.
+            return (!lost).then(|| format!("{job} is still being deleted"));
+        }
         record.regions.iter().find_map(|(id, share)| {
             let stuck = |slot: u32| self.is_stuck(record, slot);
             let lacks = share.target.iter().any(|slot| !share.slots.contains(slot) && !stuck(slot));

@@ -49,6 +49,10 @@ impl World {
         if left {
             self.violated(EXPLICIT, format!("{job} is removed in region {region} before its tasks are"));
         }
+        if !self.oracles.orders.deleted.contains(job) {
+            self.violated(EXPLICIT, format!("{job} is removed in region {region}, and nobody ordered that"));
+        }
+        self.see_job_forgotten(region, job);
     }
 
     /// What a record says of a container; `was` is what it said before.

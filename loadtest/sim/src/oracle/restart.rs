@@ -2,7 +2,7 @@
 
 use super::{RESTART, World};
 use crate::names::HostAt;
-use polder_types::ContainerId;
+use polder_types::{ContainerId, JobId};
 use std::collections::BTreeSet;
 
 /// How far a deadline may lie ahead of this world's clock and have passed by a node's.
@@ -18,6 +18,11 @@ impl World {
         if !self.oracles.restart.0.insert((at.region, id.clone())) {
             self.violated(RESTART, format!("{id} is started again on {at}"));
         }
+    }
+
+    /// A job is forgotten: its name is free, and its tasks count from the beginning again.
+    pub(crate) fn see_job_forgotten(&mut self, region: u8, job: &JobId) {
+        self.oracles.restart.0.retain(|(of, id)| *of != region || id.task.job != *job);
     }
 
     /// A host stops a container.

@@ -101,6 +101,10 @@ impl World {
                 let event = quota_ledger::Event::Set { reply, account, limit, regions: None };
                 self.queue.push(now, Happening::ToLedger(at, life, Box::new(event)));
             }
+            Order::RemoveQuota(account) => {
+                let event = quota_ledger::Event::Remove { reply, account };
+                self.queue.push(now, Happening::ToLedger(at, life, Box::new(event)));
+            }
             _ => {}
         }
     }
@@ -128,6 +132,9 @@ impl Part for RouterAt {
     fn execute(self, world: &mut World, effect: intent_router::Effect) {
         match effect {
             intent_router::Effect::PutSlice { region, slice } => world.put(self.0, &region, Ask::Slice(slice)),
+            intent_router::Effect::DropSlice { region, job, version } => {
+                world.put(self.0, &region, Ask::Drop(job, version));
+            }
             intent_router::Effect::Reply { reply, answer } => {
                 if let Some(order) = world.fed_order(self.0, reply) {
                     world.see_told_about_job(&order, &answer);

@@ -8,7 +8,7 @@ use crate::{
 };
 use polder_core::{intent_router, message::SliceStatus, quota_ledger, quota_ledger::AccountHeard};
 use polder_types::{JobId, RegionId, Timestamp};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 const LOOK_EVERY: u64 = 1_000;
 const LOOKS_PER_READING: u32 = 30;
@@ -18,6 +18,9 @@ const PAUSE_MAX: u64 = 2_000;
 const ANSWER_TIMEOUT: u64 = 10_000;
 /// How long a region may be unheard before it counts as silent.
 const SILENT_AFTER: u64 = 5_000;
+
+/// Slices and allotments that may wait for a region.
+const PUTS_WAITING_MAX: usize = 1024;
 
 /// What the federation knows of its link to a region.
 #[derive(Debug, Default)]
@@ -34,6 +37,11 @@ pub(crate) struct Follower {
     newest: BTreeMap<JobId, Timestamp>,
     /// Has everything read at the next look.
     again: bool,
+    /// Jobs that something under way is about, and which.
+    busy: BTreeMap<JobId, u32>,
+    /// What waits for them.
+    waiting: VecDeque<Ask>,
+    puts: u32,
 }
 
 impl World {
@@ -54,8 +62,7 @@ impl World {
         let Some(follower) = self.follower(at, region) else { return };
         let node = u8::try_from(follower.node % nodes).unwrap_or(0);
         let to = NodeAt { region, node };
-        let wanted = !matches!(ask, Ask::Slice(_) | Ask::Allotment(_));
-        if wanted {
+        if !ask.is_put() {
             // Whatever becomes of it, this ends the waiting.
             let refused = !self.node(to).process.up && !self.region(region).cut_down;
             let failed = now + if refused { 2 } else { ANSWER_TIMEOUT };
@@ -68,11 +75,45 @@ impl World {
         self.queue.push(arrives, Happening::Ask(to, at, life, number, Box::new(ask)));
     }
 
-    /// Sends a slice or an allotment, or loses it: it is repeated.
+    /// Sends what changes something, or loses it: it is repeated. About one job one thing is under way at a time.
     pub(crate) fn put(&mut self, at: FedAt, region: &RegionId, ask: Ask) {
         let number = self.regions.iter().position(|known| known.id == *region);
         let Some(region) = number.and_then(|number| u8::try_from(number).ok()) else { return };
-        self.send_ask(at, region, 0, ask);
+        let Some(follower) = self.follower(at, region) else { return };
+        if follower.waiting.len() < PUTS_WAITING_MAX {
+            follower.waiting.push_back(ask);
+        }
+        self.put_next(at, region);
+    }
+
+    fn put_next(&mut self, at: FedAt, region: u8) {
+        let life = self.fed(at).process.life;
+        loop {
+            let given_up = self.now + ANSWER_TIMEOUT;
+            let Some(follower) = self.follower(at, region) else { return };
+            let Some(ask) = follower.waiting.front() else { return };
+            let job = ask.job().cloned();
+            if job.as_ref().is_some_and(|job| follower.busy.contains_key(job)) {
+                return;
+            }
+            let Some(ask) = follower.waiting.pop_front() else { return };
+            follower.puts += 1;
+            let number = follower.puts;
+            if let Some(job) = job {
+                follower.busy.insert(job.clone(), number);
+                self.queue.push(given_up, Happening::PutTimeout(at, life, region, job, number));
+            }
+            self.send_ask(at, region, number, ask);
+        }
+    }
+
+    /// What was put about a job is answered, or not waited for any longer.
+    pub(crate) fn put_answered(&mut self, at: FedAt, region: u8, job: &JobId, number: u32) {
+        let Some(follower) = self.follower(at, region) else { return };
+        if follower.busy.get(job) == Some(&number) {
+            follower.busy.remove(job);
+            self.put_next(at, region);
+        }
     }
 
     /// The next look at a region, or the next attempt to reach it.
@@ -93,12 +134,25 @@ impl World {
     pub(crate) fn told(&mut self, at: FedAt, region: u8, number: u32, tell: Tell) {
         let id = self.region(region).id.clone();
         match tell {
+            Tell::Dropped { job, asked, problem } => {
+                let event = match problem {
+                    None => intent_router::Event::SliceDropped { region: id, job: job.clone() },
+                    Some(problem) => {
+                        let job = job.clone();
+                        intent_router::Event::SliceRefused { region: id, job, version: asked, problem }
+                    }
+                };
+                self.deliver(RouterAt(at), event);
+                return self.put_answered(at, region, &job, number);
+            }
             Tell::Slice { job, asked, status } => {
+                let of = job.clone();
                 let event = match status {
                     Ok(version) => intent_router::Event::SliceAcked { region: id, job, version },
                     Err(problem) => intent_router::Event::SliceRefused { region: id, job, version: asked, problem },
                 };
-                return self.deliver(RouterAt(at), event);
+                self.deliver(RouterAt(at), event);
+                return self.put_answered(at, region, &of, number);
             }
             Tell::Allotment(allotment) => {
                 let held = quota_ledger::Event::AllotmentHeld { region: id, allotment };

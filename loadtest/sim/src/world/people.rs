@@ -93,6 +93,9 @@ impl World {
 
     fn new_quota(&mut self) -> Order {
         let account = self.people.accounts[self.dice.people.index(self.people.accounts.len())].clone();
+        if self.dice.people.chance(150) {
+            return Order::RemoveQuota(account);
+        }
         let tasks = if self.plan.tight { self.number(0, 40) } else { self.number(200, 4_000) };
         let limit = Amounts { cpu: Cpu::from_centi_cores(tasks * 60), memory: Bytes::from_mib(tasks * 256), tasks };
         Order::Quota(account, limit)
@@ -204,7 +207,7 @@ impl World {
     pub(crate) fn ask_for(&mut self, order: Order) {
         self.trace.note(&"person", format_args!("orders {order:?}"));
         match &order {
-            Order::Apply(_) | Order::Stop(_) | Order::Delete(_) | Order::Quota(..) => {
+            Order::Apply(_) | Order::Stop(_) | Order::Delete(_) | Order::Quota(..) | Order::RemoveQuota(_) => {
                 self.see_order(&order);
                 if let Some(at) = self.fed_leader() {
                     self.order_to_federation(at, order);

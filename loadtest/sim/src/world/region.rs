@@ -4,7 +4,7 @@ use super::{World, driver::Part, driver::Step, link::Link, requests::Watcher};
 use crate::{
     cell::Cell,
     happening::{Happening, Process},
-    names::{ActorId, AllocatorAt, BrokerAt, NodeAt, ShardAt},
+    names::{ActorId, AllocatorAt, BrokerAt, FedAt, NodeAt, ShardAt},
     oracle,
     plan::Fault,
     store::{Holder, Seat},
@@ -15,7 +15,7 @@ use polder_core::{
     job_shard::{self, JobShard},
     message::{Charge, HostNotice, HostOrder, PlacementAnswer, PlacementNote},
 };
-use polder_types::{OwnerEpoch, ShardId, Timestamp};
+use polder_types::{JobId, OwnerEpoch, ShardId, SliceVersion, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How often is looked whether somebody missed what a broker said.
@@ -32,7 +32,9 @@ pub(crate) enum Listener {
 #[derive(Clone, Debug)]
 pub(crate) enum Waiting {
     /// The federation, for a slice.
-    Federation { from: crate::names::FedAt, life: u32, job: polder_types::JobId, version: polder_types::SliceVersion },
+    Federation { from: FedAt, life: u32, number: u32, job: JobId, version: SliceVersion },
+    /// The federation, for a slice to be forgotten.
+    Drop { from: FedAt, life: u32, number: u32, job: JobId, version: SliceVersion },
     /// A person.
     Person(crate::happening::Order),
 }

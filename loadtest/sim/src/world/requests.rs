@@ -48,7 +48,7 @@ impl World {
         if !leads {
             return match ask {
                 // It is tried again anyway.
-                Ask::Slice(_) | Ask::Allotment(_) => {}
+                Ask::Slice(_) | Ask::Drop(..) | Ask::Allotment(_) => {}
                 _ => self.tell_federation(node, from, life, number, Tell::Failed),
             };
         }
@@ -56,8 +56,23 @@ impl World {
             Ask::Slice(slice) => {
                 let (job, version) = (slice.spec.id.clone(), slice.version);
                 let shard = slice.shard(self.region(node.region).shards).0;
-                let reply = self.new_reply(node, Waiting::Federation { from, life, job, version });
+                let reply = self.new_reply(node, Waiting::Federation { from, life, number, job, version });
                 let event = job_shard::Event::Apply { reply, slice, origin: Origin::Federation };
+                self.deliver(ShardAt { node, shard }, event);
+            }
+            Ask::Drop(job, version) => {
+                let shard = ShardId::of(&job, self.region(node.region).shards).0;
+                let lead = self.node(node).lead.as_ref();
+                // One that can't be read now is asked again.
+                let Some(machine) = lead.and_then(|lead| lead.shards[usize::from(shard)].running()) else { return };
+                let held = machine.job_record(&job).map(|record| record.slice.version);
+                if let Some(held) = held.filter(|held| *held > version) {
+                    let problem = Some(format!("version {held} is here, newer than {version}"));
+                    let tell = Tell::Dropped { job, asked: version, problem };
+                    return self.tell_federation(node, from, life, number, tell);
+                }
+                let reply = self.new_reply(node, Waiting::Drop { from, life, number, job: job.clone(), version });
+                let event = job_shard::Event::Delete { reply, job, origin: Origin::Federation };
                 self.deliver(ShardAt { node, shard }, event);
             }
             Ask::Allotment(allotment) => {
@@ -102,7 +117,9 @@ impl World {
 
     fn tell_federation(&mut self, node: NodeAt, to: FedAt, life: u32, number: u32, tell: Tell) {
         let at = self.now + self.wide_delay();
-        if matches!(tell, Tell::Slice { .. } | Tell::Allotment(_)) && self.strikes(Fault::RequestRepeated) {
+        if matches!(tell, Tell::Slice { .. } | Tell::Dropped { .. } | Tell::Allotment(_))
+            && self.strikes(Fault::RequestRepeated)
+        {
             return;
         }
         self.queue.push(at, Happening::Tell(to, life, node.region, number, Box::new(tell)));
@@ -173,7 +190,18 @@ impl World {
         let Some(lead) = &mut self.node_mut(shard.node).lead else { return };
         let Some(waiting) = lead.replies.remove(&reply.0) else { return };
         match waiting {
-            Waiting::Federation { from, life, job, version } => {
+            Waiting::Drop { from, life, number, job, version } => {
+                // It has nothing of the federation's: it has forgotten it already, or never took it.
+                let none = job_shard::Refused::WrongOrigin { owner: Origin::Local };
+                let problem = match result {
+                    Ok(_) | Err(job_shard::Refused::UnknownJob) => None,
+                    Err(why) if why == none => None,
+                    Err(why) => Some(why.to_string()),
+                };
+                let tell = Tell::Dropped { job, asked: version, problem };
+                self.tell_federation(shard.node, from, life, number, tell);
+            }
+            Waiting::Federation { from, life, number, job, version } => {
                 let running = lead.shards.get(usize::from(shard.shard)).and_then(Cell::running);
                 let in_force = running.and_then(|shard| shard.slice_status(&job)).map(|status| status.version);
                 let status = match result {
@@ -184,7 +212,7 @@ impl World {
                     Err(why) => Err(why.to_string()),
                 };
                 let tell = Tell::Slice { job, asked: version, status };
-                self.tell_federation(shard.node, from, life, 0, tell);
+                self.tell_federation(shard.node, from, life, number, tell);
             }
             Waiting::Person(_) => {}
         }

@@ -153,6 +153,7 @@ impl World {
             Happening::Ask(node, from, life, number, ask) => self.ask_arrives(node, from, life, number, *ask),
             Happening::Tell(at, life, region, number, tell) => self.tell_arrives(at, life, region, number, *tell),
             Happening::Look(at, _, region, number) => self.look(at, region, number),
+            Happening::PutTimeout(at, _, region, job, number) => self.put_answered(at, region, &job, number),
             Happening::Changes(node, _, to) => self.tell_changes(node, to),
             Happening::AllotmentKnown(node, _, put) => self.allotment_known(node, put),
             Happening::AllotmentStore(node, _, put) => self.allotment_stored(node, put),
@@ -167,7 +168,7 @@ impl World {
     fn ask_arrives(&mut self, node: NodeAt, from: FedAt, life: u32, number: u32, ask: Ask) {
         if self.region(node.region).cut_down {
             // A request that waits in a network arrives after it, or never.
-            let put = matches!(ask, Ask::Slice(_) | Ask::Allotment(_));
+            let put = ask.is_put();
             if put && self.dice.net.chance(300) {
                 let later = self.now + self.dice.net.between(100, 60_000);
                 self.queue.push(later, Happening::Ask(node, from, life, number, Box::new(ask)));
@@ -236,7 +237,7 @@ fn concerns(happening: &Happening) -> Option<(Process, Option<u32>)> {
         | H::LaunchEnds(at, life, _)
         | H::RemoveEnds(at, life, _)
         | H::Tick(at, life) => agent(at, life),
-        H::Tell(at, life, ..) | H::Look(at, life, ..) => fed(at, life),
+        H::Tell(at, life, ..) | H::Look(at, life, ..) | H::PutTimeout(at, life, ..) => fed(at, life),
         // Whoever is there takes it.
         H::Ask(at, ..) => Some((Process::Node(*at), None)),
         H::Txn(_)
