@@ -24,6 +24,7 @@ pub(crate) fn slice(status: message::SliceStatus, as_of: Timestamp) -> dto::Slic
         wanted: status.wanted,
         running: status.running,
         ready: status.ready,
+        updated: status.updated,
         completed: status.completed,
         failed: status.failed,
         leaving: status.leaving,
@@ -48,6 +49,7 @@ pub(crate) fn part(region: &RegionId, job: &job_shard::JobView, as_of: Timestamp
         wanted: status.wanted,
         running: status.running,
         ready: status.ready,
+        updated: status.updated,
         completed: status.completed,
         failed: status.failed,
         detail: detail(job, &status),
@@ -82,7 +84,8 @@ pub(crate) fn task(region: &RegionId, view: job_shard::TaskView, addresses: &Add
         TaskState::Running | TaskState::Ready => TaskPhase::Running,
         TaskState::Stopping => TaskPhase::Stopping,
         TaskState::Unknown => TaskPhase::Unknown,
-        TaskState::Completed | TaskState::Stopped => TaskPhase::Completed,
+        TaskState::Completed => TaskPhase::Completed,
+        TaskState::Stopped => TaskPhase::Stopped,
         TaskState::Failed => TaskPhase::Failed,
     };
     let current = view.current;
@@ -101,7 +104,8 @@ pub(crate) fn task(region: &RegionId, view: job_shard::TaskView, addresses: &Add
         task: view.task,
         region: region.clone(),
         host: current.as_ref().map(|container| container.host.clone()),
-        epoch: current.as_ref().map(|container| container.container.epoch).unwrap_or_default(),
+        // Also while it has no container: then of its last one.
+        epoch: current.as_ref().map_or(view.epoch, |container| container.container.epoch),
         generation: current.as_ref().map_or(view.generation, |container| container.generation),
         phase,
         ready: view.state == TaskState::Ready,

@@ -318,6 +318,16 @@ pub enum HostOrder {
         /// Which.
         container: ContainerId,
     },
+    /// Have this image ready, so that this container can start at once when it is ordered. Starts nothing and promises
+    /// nothing; answered each time with [`HostReport::Prepared`].
+    Prepare {
+        /// Who says so.
+        owner: OrderOwner,
+        /// For which container.
+        container: ContainerId,
+        /// The image reference.
+        image: String,
+    },
     /// Take no more starts, and say when nothing is left.
     Drain(DrainOrder),
     /// The deadline of this drain has passed: kill what is left, and say what that was.
@@ -329,6 +339,21 @@ pub enum HostOrder {
     EndDrain {
         /// Which drain.
         version: DrainVersion,
+    },
+}
+
+/// How far a host is with an image that it was told to prepare.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "preparation")]
+pub enum Preparation {
+    /// At it.
+    UnderWay,
+    /// The image is here, whole.
+    Done,
+    /// It can't be had as things are.
+    Failed {
+        /// Why.
+        reason: String,
     },
 }
 
@@ -370,6 +395,13 @@ pub enum HostReport {
         container: ContainerId,
         /// Why.
         why: Refusal,
+    },
+    /// How far an image is that was to be prepared.
+    Prepared {
+        /// The container that it is for.
+        container: ContainerId,
+        /// How far.
+        preparation: Preparation,
     },
     /// How the drain goes.
     Drain(DrainAttestation),
@@ -426,8 +458,12 @@ pub struct SliceStatus {
     pub wanted: u32,
     /// Tasks with a running process.
     pub running: u32,
-    /// Tasks that are ready and of the newest spec.
+    /// Tasks that are ready, of whatever spec.
     pub ready: u32,
+    /// Tasks whose container is of the newest spec, ready or not. Those of a batch that have done their work are not
+    /// among them.
+    #[serde(default)]
+    pub updated: u32,
     /// Tasks that have done their work (batch).
     pub completed: u32,
     /// Tasks that have failed for good.

@@ -78,6 +78,7 @@ impl FakeRegion {
             stopped: slice.stopped,
             wanted: if slice.stopped { 0 } else { slice.slots.count() },
             running,
+            updated: 0,
             ready: running,
             completed: 0,
             failed: 0,

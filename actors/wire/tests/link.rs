@@ -1,11 +1,11 @@
 //! The link's messages, there and back, and bytes that no version may change.
 
 use bytes::Bytes;
-use polder_core::message::{DrainAttestation, DrainOrder, HostOrder, HostReport, OrderOwner, Refusal};
+use polder_core::message::{DrainAttestation, DrainOrder, HostOrder, HostReport, OrderOwner, Preparation, Refusal};
 use polder_types::{
     BootId, Capacity, ContainerId, ContainerPhase, ContainerSpec, ContainerStatus, Cpu, DrainVersion, Epoch,
-    ExitStatus, Generation, HealthCheck, HostInfo, Incarnation, Millis, OwnerEpoch, PortBinding, PortRange, ShardId,
-    StopSignal, StopSpec, Timestamp,
+    ExitStatus, Generation, HealthCheck, HomeId, HostInfo, Incarnation, Millis, OwnerEpoch, PortBinding, PortRange,
+    ShardId, StopSignal, StopSpec, Timestamp,
 };
 use polder_wire::{
     FRAME_MESSAGES_MAX, Hello, LOG_CHUNK_BYTES_MAX, LogCancel, LogChunk, LogRequest, Reject, ToHost, ToRegion, Welcome,
@@ -83,6 +83,14 @@ fn refusal() -> impl Strategy<Value = Refusal> {
     ]
 }
 
+fn preparation() -> impl Strategy<Value = Preparation> {
+    prop_oneof![
+        Just(Preparation::UnderWay),
+        Just(Preparation::Done),
+        any::<String>().prop_map(|reason| Preparation::Failed { reason }),
+    ]
+}
+
 fn report() -> impl Strategy<Value = HostReport> {
     let statuses = || collection::vec(status(), 0..6);
     prop_oneof![
@@ -91,6 +99,8 @@ fn report() -> impl Strategy<Value = HostReport> {
         }),
         statuses().prop_map(|containers| HostReport::Changed { containers }),
         (container(), refusal()).prop_map(|(container, why)| HostReport::Refused { container, why }),
+        (container(), preparation())
+            .prop_map(|(container, preparation)| HostReport::Prepared { container, preparation }),
         attestation().prop_map(HostReport::Drain),
         Just(HostReport::Alive),
     ]
@@ -98,7 +108,7 @@ fn report() -> impl Strategy<Value = HostReport> {
 
 fn to_region() -> impl Strategy<Value = ToRegion> {
     prop_oneof![
-        (name(), name(), any::<String>(), any::<(u32, u64, u64)>()).prop_map(
+        (name(), name(), any::<String>(), any::<(u32, u64, u64, u64)>()).prop_map(
             |(region, host, boot, (protocol, session, incarnation, home))| {
                 ToRegion::Hello(Hello {
                     protocol,
@@ -157,6 +167,11 @@ fn order() -> impl Strategy<Value = HostOrder> {
         }),
         (owner(), container()).prop_map(|(owner, container)| HostOrder::Stop { owner, container }),
         (owner(), container()).prop_map(|(owner, container)| HostOrder::Forget { owner, container }),
+        (owner(), container(), any::<String>()).prop_map(|(owner, container, image)| HostOrder::Prepare {
+            owner,
+            container,
+            image
+        }),
         any::<(u64, u64)>().prop_map(|(version, deadline)| {
             HostOrder::Drain(DrainOrder { version: DrainVersion(version), deadline: Timestamp(deadline) })
         }),
@@ -308,7 +323,8 @@ fn golden_to_region() -> Vec<ToRegion> {
             boot: BootId("boot".to_owned()),
             session: 5,
             incarnation: Incarnation(1),
-            home: HomeId(2),
+            // Version 1 had none.
+            home: HomeId(0),
         }),
         ToRegion::Report(HostReport::Inventory {
             info,

@@ -236,6 +236,8 @@ fn host_record() -> HostRecord {
             address: "10.0.0.1".to_owned(),
             agent: "0.1.0".to_owned(),
         },
+        // Version 1 had none.
+        home: None,
         boot: BootId("boot".to_owned()),
         registered_at: Timestamp(1),
         cordon: Some(Cordon { since: Timestamp(2), by: "ann".to_owned(), reason: "disk".to_owned() }),

@@ -73,7 +73,8 @@ impl PartState {
     /// The state of a slice that a region reports on.
     #[must_use]
     pub fn of_slice(slice: &SliceStatus, kind: JobKind) -> Self {
-        let done = slice.ready.saturating_add(slice.completed);
+        // A task of an older spec may be well, but is not what is wanted.
+        let done = slice.ready.min(slice.updated).saturating_add(slice.completed);
         match slice {
             SliceStatus { stopped: true, running: 0, leaving: 0, .. } => Self::Stopped,
             SliceStatus { stopped: true, .. } => Self::Stopping,
@@ -105,8 +106,11 @@ pub struct RegionPart {
     pub wanted: u32,
     /// Tasks with a running process.
     pub running: u32,
-    /// Tasks that are ready and of that newest spec.
+    /// Tasks that are ready, of whatever spec.
     pub ready: u32,
+    /// Tasks whose container is of that newest spec, ready or not.
+    #[serde(default)]
+    pub updated: u32,
     /// Tasks that have done their work (batch).
     #[serde(default)]
     pub completed: u32,
@@ -136,8 +140,11 @@ pub struct JobSummary {
     pub wanted: u32,
     /// Tasks with a running process.
     pub running: u32,
-    /// Tasks that are ready and of the newest spec.
+    /// Tasks that are ready, of whatever spec.
     pub ready: u32,
+    /// Tasks whose container is of the newest spec, ready or not.
+    #[serde(default)]
+    pub updated: u32,
     /// Its parts.
     pub regions: Vec<RegionPart>,
 }
@@ -189,6 +196,8 @@ pub enum TaskPhase {
     Completed,
     /// It has failed for good.
     Failed,
+    /// It is not wanted, because its job was stopped, and nothing of it is left.
+    Stopped,
     /// Its host is not heard. It may well be running.
     Unknown,
 }
@@ -205,6 +214,7 @@ impl TaskPhase {
             Self::BackingOff => "backing_off",
             Self::Completed => "completed",
             Self::Failed => "failed",
+            Self::Stopped => "stopped",
             Self::Unknown => "unknown",
         }
     }
@@ -348,8 +358,11 @@ pub struct SliceStatus {
     pub wanted: u32,
     /// Tasks with a running process.
     pub running: u32,
-    /// Tasks that are ready and of the newest spec.
+    /// Tasks that are ready, of whatever spec.
     pub ready: u32,
+    /// Tasks whose container is of the newest spec, ready or not.
+    #[serde(default)]
+    pub updated: u32,
     /// Tasks that have done their work (batch).
     #[serde(default)]
     pub completed: u32,

@@ -113,6 +113,7 @@ impl Job {
             wanted,
             running: ready,
             ready,
+            updated: wanted,
             completed: 0,
             failed: 0,
             detail: match state {
@@ -256,6 +257,7 @@ impl Front for Fake {
                 wanted: part.wanted,
                 running: part.running,
                 ready: part.ready,
+                updated: part.updated,
                 regions: vec![part],
             });
         }
@@ -451,6 +453,7 @@ impl RegionFront for Fake {
             wanted,
             running: 0,
             ready: 0,
+            updated: 0,
             completed: 0,
             failed: 0,
             leaving: 0,

@@ -80,7 +80,9 @@ fn part(record: &IntentRecord, share: &ShareView) -> Option<RegionPart> {
         generation: if has_newest { record.generation } else { Generation(older) },
         wanted: if record.stopped { 0 } else { share.slots.count() + awaited },
         running: status.map_or(0, |status| status.running),
-        ready: status.filter(|_| has_newest).map_or(0, |status| status.ready),
+        ready: status.map_or(0, |status| status.ready),
+        // What is newest to the region is not, as long as it has not heard of what is.
+        updated: status.filter(|_| has_newest).map_or(0, |status| status.updated),
         completed: status.map_or(0, |status| status.completed),
         failed: status.map_or(0, |status| status.failed),
         detail: detail(record, share, has_newest),
@@ -97,6 +99,7 @@ fn slice(status: &message::SliceStatus) -> dto::SliceStatus {
         wanted: status.wanted,
         running: status.running,
         ready: status.ready,
+        updated: status.updated,
         completed: status.completed,
         failed: status.failed,
         leaving: status.leaving,
@@ -151,6 +154,7 @@ fn summary(view: &IntentView<'_>) -> JobSummary {
         wanted: parts.iter().map(|part| part.wanted).sum(),
         running: parts.iter().map(|part| part.running).sum(),
         ready: parts.iter().map(|part| part.ready).sum(),
+        updated: parts.iter().map(|part| part.updated).sum(),
         regions: parts,
     }
 }

@@ -235,6 +235,7 @@ fn status(status: dto::SliceStatus) -> SliceStatus {
         wanted: status.wanted,
         running: status.running,
         ready: status.ready,
+        updated: status.updated,
         completed: status.completed,
         failed: status.failed,
         leaving: status.leaving,

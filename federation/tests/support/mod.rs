@@ -114,6 +114,7 @@ impl FakeRegion {
             wanted: if slice.stopped { 0 } else { slice.slots.count() },
             running,
             ready: running,
+            updated: running,
             completed: 0,
             failed: 0,
             leaving: all.len() as u32 - running,

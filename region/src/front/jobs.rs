@@ -67,6 +67,7 @@ impl RegionApi {
                     wanted: part.wanted,
                     running: part.running,
                     ready: part.ready,
+                    updated: part.updated,
                     regions: vec![part],
                 });
             }

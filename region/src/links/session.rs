@@ -329,6 +329,11 @@ async fn take(peer: Peer<'_>, message: ToRegion) -> Result<(), End> {
             // If it is lost, the order is repeated, and refused again.
             region.try_tell_shard(shard, job_shard::Event::HostRefused { host: host.clone(), container, why });
         }
+        ToRegion::Report(HostReport::Prepared { container, preparation }) => {
+            let shard = region.shard_of(&container.task.job);
+            // If it is lost, the order is repeated, and answered again.
+            region.try_tell_shard(shard, job_shard::Event::HostPrepared { host: host.clone(), container, preparation });
+        }
         ToRegion::Report(HostReport::Drain(attestation)) => {
             let Speaker { home, session } = speaker;
             let attested = broker::Event::DrainAttested { host: host.clone(), home, session, attestation };

@@ -97,7 +97,9 @@ impl Role for ShardRole {
         match event {
             Event::Apply { slice, .. } => Some(slice.spec.id.clone()),
             Event::Stop { job, .. } | Event::Delete { job, .. } => Some(job.clone()),
-            Event::HostRefused { container, .. } => Some(container.task.job.clone()),
+            Event::HostRefused { container, .. } | Event::HostPrepared { container, .. } => {
+                Some(container.task.job.clone())
+            }
             Event::HostReported { statuses, .. } => match statuses.as_slice() {
                 [one] => Some(one.id.task.job.clone()),
                 _ => None,

@@ -7,3 +7,4 @@ mod main_job;
 mod quotas;
 mod support;
 mod takeover;
+mod updates;

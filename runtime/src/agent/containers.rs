@@ -20,7 +20,7 @@ use tokio::{
 use super::{
     error::chain,
     launch::{Surroundings, launch_spec},
-    limits::{FAILED_START_TIMEOUT, LAUNCHES_MAX},
+    limits::{FAILED_START_TIMEOUT, LAUNCHES_MAX, PREPARATIONS_MAX},
     logs::Logs,
 };
 use crate::{
@@ -75,6 +75,7 @@ struct Inner {
     events: Port<Event>,
     clock: Arc<dyn Clock>,
     launches: Semaphore,
+    preparations: Semaphore,
     table: Mutex<BTreeMap<ContainerId, Held>>,
 }
 
@@ -121,8 +122,9 @@ impl Containers {
             }
         }
         let launches = Semaphore::new(LAUNCHES_MAX);
+        let preparations = Semaphore::new(PREPARATIONS_MAX);
         let table = Mutex::new(table);
-        Ok(Self(Arc::new(Inner { runtime, images, logs, around, events, clock, launches, table })))
+        Ok(Self(Arc::new(Inner { runtime, images, logs, around, events, clock, launches, preparations, table })))
     }
 
     fn table(&self) -> MutexGuard<'_, BTreeMap<ContainerId, Held>> {
@@ -174,6 +176,32 @@ impl Containers {
     }
 
     // ---- what the machine asks for ----
+
+    /// Has an image ready for a container that is to come.
+    pub(super) fn prepare(&self, id: ContainerId, image: String) {
+        let this = self.clone();
+        tokio::spawn(async move {
+            let preparing = {
+                let this = this.clone();
+                tokio::spawn(async move {
+                    // Never closed.
+                    let _turn = this.0.preparations.acquire().await.ok();
+                    this.image(&image).await.map(drop)
+                })
+            };
+            let failed = preparing.await.unwrap_or_else(|error| Err(format!("the agent failed: {error}"))).err();
+            if let Some(reason) = &failed {
+                tracing::warn!(container = %id, reason, "the image of a container that is to come can't be prepared");
+            }
+            this.tell(Event::Prepared { id, failed }).await;
+        });
+    }
+
+    async fn image(&self, reference: &str) -> Result<PreparedImage, String> {
+        let reference: ImageReference =
+            reference.parse().map_err(|error: crate::image::ReferenceError| chain(&error))?;
+        self.0.images.prepare(&reference).await.map_err(|error| chain(&error))
+    }
 
     /// Creates and starts a container.
     pub(super) fn launch(&self, id: ContainerId, spec: Arc<ContainerSpec>) {
@@ -233,9 +261,7 @@ impl Containers {
         // Never closed.
         let _turn = self.0.launches.acquire().await.ok();
         let preparing = async {
-            let reference: ImageReference =
-                spec.image.parse().map_err(|error: crate::image::ReferenceError| chain(&error))?;
-            let image = self.0.images.prepare(&reference).await.map_err(|error| chain(&error))?;
+            let image = self.image(&spec.image).await?;
             let log = self.0.logs.begin(id).await.map_err(|error| format!("its log can't be written: {error}"))?;
             Ok::<_, String>((image, log))
         };

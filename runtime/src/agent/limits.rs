@@ -4,6 +4,8 @@ use std::time::Duration;
 
 /// Launches under way at a time; more wait for their turn.
 pub(super) const LAUNCHES_MAX: usize = 8;
+/// Images that are prepared at a time ahead of a start: fewer, so that starts have the disk to themselves.
+pub(super) const PREPARATIONS_MAX: usize = 2;
 /// Reports that wait for the link. What does not fit is dropped: everything is said again.
 pub(super) const REPORTS_QUEUED_MAX: usize = 4096;
 /// Pieces of logs that wait for the link; readers of logs wait.

@@ -76,6 +76,7 @@ impl Role for HostRole {
             Effect::Signal { id, signal } => containers.signal(id, signal),
             Effect::Kill { id } => containers.kill(id),
             Effect::Remove { id } => containers.remove(id),
+            Effect::Prepare { id, image } => containers.prepare(id, image),
             Effect::Probe { id, probe } => {
                 let events = self.handle.port().clone();
                 tokio::spawn(async move {

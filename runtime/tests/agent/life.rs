@@ -1,13 +1,14 @@
 //! Containers from their start to their end, and drains.
 
-use polder_core::message::{DrainOrder, HostOrder, Refusal};
+use polder_core::message::{DrainOrder, HostOrder, Preparation, Refusal};
 use polder_types::{
-    ContainerPhase, ContainerSpec, DrainVersion, ExitStatus, HealthCheck, Millis, StopSignal, StopSpec, Timestamp,
+    ContainerId, ContainerPhase, ContainerSpec, DrainVersion, ExitStatus, HealthCheck, Millis, StopSignal, StopSpec,
+    Timestamp,
 };
 use polder_wire::{LogRequest, ToHost};
 
 use crate::{
-    harness::{SERVE, STUBBORN, TestHost, alive, forget, id, start, stop},
+    harness::{SERVE, STUBBORN, TestHost, alive, forget, id, owner, start, stop},
     region::Region,
 };
 
@@ -92,6 +93,34 @@ async fn what_can_t_be_started_says_why() {
     let status = region.ended(&broken).await;
     assert!(status.to_string().contains("/no/such/program"), "{status}");
     assert_eq!(region.ended(&quick).await, ExitStatus::Code { code: 3 });
+    agent.stop().await;
+    host.clean().await;
+}
+
+#[tokio::test]
+async fn an_image_is_prepared_ahead_or_it_is_said_why_not() {
+    let mut region = Region::new().await;
+    let Some(host) = TestHost::new(&region) else { return };
+    let agent = host.run();
+    region.inventory().await;
+    let (here, nowhere) = (id("shop/a/0@1"), id("shop/b/0@1"));
+    let prepare = |container: &ContainerId, image: &str| HostOrder::Prepare {
+        owner: owner(),
+        container: container.clone(),
+        image: image.to_owned(),
+    };
+    region.order(prepare(&nowhere, "oci:/no/such/image:v1")).await;
+    region.order(prepare(&here, &host.spec("").image)).await;
+    let answered = |region: &Region, of: &ContainerId| {
+        let of_it = region.preparations.iter().rev().find(|(id, said)| id == of && *said != Preparation::UnderWay);
+        of_it.map(|(_, said)| said.clone())
+    };
+    let both = |region: &Region| answered(region, &here).is_some() && answered(region, &nowhere).is_some();
+    region.until("it has answered both", both).await;
+    assert_eq!(answered(&region, &here), Some(Preparation::Done));
+    let Some(Preparation::Failed { reason }) = answered(&region, &nowhere) else { panic!("{region:?}") };
+    assert!(reason.contains("/no/such/image"), "{reason}");
+    assert!(region.phases.is_empty(), "nothing was started");
     agent.stop().await;
     host.clean().await;
 }

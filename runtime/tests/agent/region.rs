@@ -8,7 +8,7 @@ use std::{
 };
 
 use futures::{SinkExt as _, StreamExt as _};
-use polder_core::message::{DrainAttestation, HostOrder, HostReport, Refusal};
+use polder_core::message::{DrainAttestation, HostOrder, HostReport, Preparation, Refusal};
 use polder_types::{ContainerId, ContainerPhase, ContainerStatus, Incarnation};
 use polder_wire::{Hello, LogChunk, Reject, ToHost, ToRegion, Welcome, pack, unpack};
 use tokio::{
@@ -51,6 +51,7 @@ pub(crate) struct Region {
     /// What the host said last of each container.
     pub(crate) phases: BTreeMap<ContainerId, ContainerPhase>,
     pub(crate) refusals: Vec<Refusal>,
+    pub(crate) preparations: Vec<(ContainerId, Preparation)>,
     pub(crate) oath: Option<DrainAttestation>,
     pub(crate) hellos: Vec<Hello>,
     pub(crate) inventories: usize,
@@ -77,6 +78,7 @@ impl Region {
             server,
             phases: BTreeMap::new(),
             refusals: vec![],
+            preparations: vec![],
             oath: None,
             hellos: vec![],
             inventories: 0,
@@ -130,6 +132,7 @@ impl Region {
                 }
                 HostReport::Changed { containers } => self.learn(containers),
                 HostReport::Refused { why, .. } => self.refusals.push(why),
+                HostReport::Prepared { container, preparation } => self.preparations.push((container, preparation)),
                 HostReport::Drain(oath) => self.oath = Some(oath),
                 HostReport::Alive => {}
             },

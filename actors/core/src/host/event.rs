@@ -95,6 +95,13 @@ pub enum Event {
     /// Some time has passed, whatever the clock shows. Said every few seconds by whoever can tell without the clock:
     /// when that was set back, nothing may wait for it to catch up.
     Ticked,
+    /// An image that was to be prepared is here, or can't be had.
+    Prepared {
+        /// The container that it is for.
+        id: ContainerId,
+        /// Why it can't be had, if so.
+        failed: Option<String>,
+    },
     /// A probe has its answer.
     Probed {
         /// Which container.
@@ -141,6 +148,13 @@ pub enum Effect {
     Remove {
         /// Which.
         id: ContainerId,
+    },
+    /// Have an image ready. Answered by `Prepared`.
+    Prepare {
+        /// For which container.
+        id: ContainerId,
+        /// The image reference.
+        image: String,
     },
     /// Ask it whether it is well. Answered by `Probed`.
     Probe {

@@ -5,6 +5,7 @@ mod container;
 mod drain;
 mod event;
 mod order;
+mod prepare;
 mod probe;
 mod record;
 mod report;
@@ -21,6 +22,8 @@ use polder_types::Millis;
 
 /// Most containers of a host, ended ones that were not forgotten included.
 pub const CONTAINERS_MAX: usize = 4096;
+/// Most images that are prepared at a time ahead of a start. Orders beyond that are dropped: they are repeated.
+pub const PREPARING_MAX: usize = 64;
 /// Most tasks of which the newest epoch is remembered after all their containers were forgotten.
 pub const FLOORS_MAX: usize = 16_384;
 /// How long that is remembered: far longer than an order can be under way.

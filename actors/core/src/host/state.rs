@@ -46,6 +46,8 @@ pub struct Host {
     pub(super) link: Option<Link>,
     /// What was attested last on this link.
     pub(super) attested: Option<DrainAttestation>,
+    /// Containers for which an image is being prepared, ahead of the order to start them.
+    pub(super) preparing: BTreeSet<ContainerId>,
     /// Containers whose status is to be said at the end of this step.
     pub(super) changed: BTreeSet<ContainerId>,
 }
@@ -68,6 +70,7 @@ impl Host {
             adopted: false,
             link: None,
             attested: None,
+            preparing: BTreeSet::new(),
             changed: BTreeSet::new(),
         };
         (host, Effects::none())

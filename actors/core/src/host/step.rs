@@ -36,6 +36,7 @@ impl Machine for Host {
             Event::Exited { id, status, at } => self.on_exited(&mut fx, &id, status, at),
             Event::Removed { id } => self.on_removed(&id),
             Event::RemoveFailed { id, reason } => self.on_remove_failed(&mut fx, now, &id, &reason),
+            Event::Prepared { id, failed } => self.on_prepared(&mut fx, &id, failed),
             Event::Ticked => self.bear_clock(now),
             Event::Probed { id, ok } => self.on_probed(&mut fx, now, &id, ok),
         }
@@ -240,6 +241,11 @@ impl Host {
                     self.on_forget(fx, now, owner, &container);
                 }
             }
+            HostOrder::Prepare { owner, container, image } => {
+                if self.accept_owner(fx, owner, &container) {
+                    self.on_prepare(fx, container, image);
+                }
+            }
             HostOrder::Drain(order) => self.on_drain(fx, order),
             HostOrder::ForceDrain { version } => self.on_force_drain(fx, now, version),
             HostOrder::EndDrain { version } => self.on_end_drain(fx, version),
@@ -259,7 +265,7 @@ impl Host {
 }
 
 /// Shortens a text of others to what is kept of it.
-fn cut(text: &mut String) {
+pub(super) fn cut(text: &mut String) {
     if text.len() > REASON_BYTES_MAX {
         text.truncate(text.floor_char_boundary(REASON_BYTES_MAX));
     }

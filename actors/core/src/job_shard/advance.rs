@@ -7,6 +7,7 @@ use polder_types::{ContainerPhase, ContainerSpec, HostId, JobId, Timestamp};
 use super::{
     JobShard,
     limits::{ORDER_REPEAT, ORDER_REPEAT_MAX, REQUEST_REPEAT},
+    prepare::Preparing,
     shard::{Ask, AskGroup, Due, Job, Live, Task, doubled},
     state::{Placement, StopOrdered, StopReason},
     turn::Turn,
@@ -91,9 +92,14 @@ impl JobShard {
         if task.startable() && job.same(next.generation, task.record.want) && !unfit && !stays {
             return;
         }
+        self.give_up_room(turn, id, index);
+    }
+
+    /// Gives back the room that was granted for a task's next container.
+    pub(super) fn give_up_room(&mut self, turn: &mut Turn, id: &JobId, index: u32) {
+        let Some(next) = self.task_mut(id, index).and_then(|task| task.record.next.take()) else { return };
         let (container, host, epoch) = (next.container(id, index), next.host.clone(), next.epoch);
         if let Some(task) = self.task_mut(id, index) {
-            task.record.next = None;
             task.live.retain(|live| live.epoch != epoch);
         }
         turn.released(container);
@@ -335,9 +341,16 @@ impl JobShard {
     }
 
     /// Sets the task's deadline, and whether a release or a drain has yet to deal with it.
-    fn arm(&mut self, now: Timestamp, id: &JobId, index: u32) {
+    pub(super) fn arm(&mut self, now: Timestamp, id: &JobId, index: u32) {
         let Some(job) = self.jobs.get(id) else { return };
         let Some(task) = job.tasks.get(&index) else { return };
+        let staying = task.record.current.as_ref().is_some_and(|current| current.stop.is_none());
+        if task.preparing.is_some() && !(task.startable() && staying && job.move_reason(task, &self.hosts).is_some()) {
+            if let Some(task) = self.task_mut(id, index) {
+                task.preparing = None;
+            }
+            return self.arm(now, id, index);
+        }
         let min_healthy = job.record.slice.spec.update.min_healthy;
         let mut times: Vec<Timestamp> = Vec::new();
         if task.startable() {
@@ -350,8 +363,8 @@ impl JobShard {
             }
         }
         times.extend(task.live.iter().filter_map(|live| live.order_at));
+        times.extend(task.preparing.as_ref().and_then(Preparing::due));
         let due = times.into_iter().filter(|at| *at > now).min();
-        let staying = task.record.current.as_ref().is_some_and(|current| current.stop.is_none());
         let restless =
             task.startable() && (job.is_behind(task) || (staying && job.move_reason(task, &self.hosts).is_some()));
         self.set_task_due(id, index, due);

@@ -26,7 +26,7 @@ enum Verdict {
     Over(Outcome),
 }
 
-fn cut(mut text: String) -> String {
+pub(super) fn cut(mut text: String) -> String {
     let mut end = TEXT_BYTES_MAX.min(text.len());
     while !text.is_char_boundary(end) {
         end -= 1;

@@ -7,7 +7,7 @@ use polder_types::{
 };
 
 use super::state::{JobRecord, Origin, TaskChunk};
-use crate::message::{HostNotice, HostOrder, Notice, PlacementAnswer, PlacementNote, Refusal, ReplyId};
+use crate::message::{HostNotice, HostOrder, Notice, PlacementAnswer, PlacementNote, Preparation, Refusal, ReplyId};
 
 /// Who a job shard is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +77,15 @@ pub enum Event {
         container: ContainerId,
         /// Why.
         why: Refusal,
+    },
+    /// A host said how far it is with an image that a container of this shard will need.
+    HostPrepared {
+        /// The host.
+        host: HostId,
+        /// The container that it is for.
+        container: ContainerId,
+        /// How far.
+        preparation: Preparation,
     },
     /// A broker said how a host is.
     HostNotice(HostNotice),

@@ -11,6 +11,7 @@ use polder_types::{ContainerPhase, JobId, Millis, TaskId, Timestamp};
 use super::{
     JobShard,
     limits::ORDER_REPEAT,
+    prepare::{Preparing, wait_for_image},
     shard::{Job, Readiness, Task},
     state::{JobRecord, Outcome, Placement, StopReason},
     view::{ContainerView, JobView, TaskState, TaskView, UpdateView, Wait},
@@ -55,6 +56,7 @@ impl JobShard {
             wanted: if slice.stopped { 0 } else { slice.slots.count() },
             running: 0,
             ready: 0,
+            updated: 0,
             completed: 0,
             failed: 0,
             leaving: 0,
@@ -80,14 +82,18 @@ impl JobShard {
                 status.running += 1;
             }
             let newest = task.record.current.as_ref().is_some_and(|current| job.is_newest(current.generation));
-            if state == TaskState::Ready && newest && task.wanted {
+            if state == TaskState::Ready && task.wanted {
                 status.ready += 1;
+            }
+            if newest && task.wanted {
+                status.updated += 1;
             }
             let no_room = task.ask.as_ref().is_some_and(|ask| ask.report.is_some());
             let aside = job.record.quarantine.is_some();
             if aside
                 || matches!(state, TaskState::BackingOff | TaskState::Unknown)
                 || (state == TaskState::Pending && no_room)
+                || task.preparing.as_ref().is_some_and(Preparing::has_failed)
             {
                 status.stuck += 1;
             }
@@ -186,6 +192,7 @@ impl JobShard {
             task: TaskId { job: id.clone(), index: record.index },
             state: self.state(job, task),
             wanted: task.wanted,
+            epoch: record.epoch,
             generation: record.want,
             current: record.current.as_ref().map(show),
             next: record.next.as_ref().map(show),
@@ -360,6 +367,9 @@ impl JobShard {
         let why = job.move_reason(task, &self.hosts);
         if why.is_none() && !job.is_behind(task) {
             return None;
+        }
+        if let Some(wait) = wait_for_image(job, task) {
+            return Some(wait);
         }
         let drain = self.hosts.get(&current.host).and_then(super::shard::Host::drain);
         let relist = self.hosts.get(&current.host).and_then(|host| host.relist_at).unwrap_or(current.placed_at);

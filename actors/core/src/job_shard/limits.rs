@@ -15,6 +15,9 @@ pub const CRASH_LOOP_FAILURES: u32 = 3;
 pub const ORDER_REPEAT: Millis = Millis(2_000);
 /// Longest time between two sendings of an order.
 pub const ORDER_REPEAT_MAX: Millis = Millis(60_000);
+/// A host that is heard and has not answered an order to prepare an image for so long is of a version that does not
+/// know it: it is not waited for any longer.
+pub const PREPARE_UNANSWERED: Millis = Millis(60_000);
 /// First time after which a request for room is repeated; doubles up to [`REQUEST_REPEAT_MAX`].
 pub const REQUEST_REPEAT: Millis = Millis(5_000);
 /// Longest time between two sendings of a request for room.

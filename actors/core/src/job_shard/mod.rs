@@ -9,6 +9,7 @@ mod grants;
 mod hosts;
 mod invariant;
 pub mod limits;
+mod prepare;
 mod release;
 mod restore;
 mod shard;

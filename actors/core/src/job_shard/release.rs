@@ -9,6 +9,7 @@ use polder_types::JobId;
 
 use super::{
     JobShard,
+    prepare::Preparing,
     shard::{Job, Readiness, Task},
     state::StopReason,
     turn::Turn,
@@ -98,6 +99,7 @@ impl JobShard {
         let mut budget = self.budget(job, now);
         let min_healthy = job.record.slice.spec.update.min_healthy;
         let mut stops = Vec::new();
+        let mut unprepared = Vec::new();
         for index in &job.restless {
             let Some(task) = job.tasks.get(index) else { continue };
             let Some(why) = job.move_reason(task, &self.hosts) else { continue };
@@ -115,6 +117,13 @@ impl JobShard {
             if !has_room && !frees {
                 continue;
             }
+            // A task that serves is not stopped for a container that could not start.
+            let serves = ready || task.preparing.as_ref().is_some_and(Preparing::has_failed);
+            let host = task.record.next.as_ref().or(task.record.current.as_ref()).map(|at| at.host.clone());
+            if serves && let Some(host) = host.filter(|host| !self.is_prepared(task, host, now)) {
+                unprepared.push((*index, host));
+                continue;
+            }
             let settled = task.settled(&self.hosts, min_healthy, now);
             let others = if settled { budget.unsettled } else { budget.unsettled.saturating_sub(1) };
             if ready && others >= budget.max {
@@ -127,6 +136,9 @@ impl JobShard {
         }
         for (index, why) in stops {
             self.order_stop(turn, id, index, why);
+        }
+        for (index, host) in unprepared {
+            self.ask_to_prepare(turn, id, index, host);
         }
     }
 }

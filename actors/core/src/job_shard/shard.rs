@@ -10,6 +10,7 @@ use polder_types::{BootId, ContainerPhase, Epoch, Generation, HostId, JobId, Job
 
 use super::{
     event::Config,
+    prepare::Preparing,
     state::{JobRecord, Outcome, Placement, StopReason, TASKS_PER_CHUNK, TaskChunk, TaskRecord, Template},
 };
 use crate::message::{Charge, DrainOrder, HostCondition, HostHealth, PlacementReport, RequestId, TaskShape};
@@ -57,6 +58,8 @@ pub(super) struct Job {
     pub(super) restless: BTreeSet<u32>,
     /// Whether people were told that it crash-loops.
     pub(super) crash_told: bool,
+    /// The newest generation of which people were told that a host can't have its image.
+    pub(super) image_told: Option<Generation>,
 }
 
 #[derive(Debug)]
@@ -69,6 +72,8 @@ pub(super) struct Task {
     pub(super) ask: Option<Ask>,
     /// A host that just failed it.
     pub(super) avoid: Option<HostId>,
+    /// What is known of the image of its next container, while the current one is to give way to it.
+    pub(super) preparing: Option<Preparing>,
     /// No room is asked for before this.
     pub(super) ask_after: Option<Timestamp>,
     pub(super) due: Option<Timestamp>,
@@ -176,7 +181,7 @@ impl Live {
 impl Task {
     pub(super) fn new(record: TaskRecord, wanted: bool) -> Self {
         let live = record.placements().map(|placement| Live::restored(placement.epoch)).collect();
-        Self { record, wanted, live, ask: None, avoid: None, ask_after: None, due: None }
+        Self { record, wanted, live, ask: None, avoid: None, preparing: None, ask_after: None, due: None }
     }
 
     pub(super) fn live(&self, epoch: Epoch) -> Option<&Live> {
@@ -236,6 +241,7 @@ impl Job {
             chunks: BTreeSet::new(),
             restless: BTreeSet::new(),
             crash_told: false,
+            image_told: None,
         }
     }
 

@@ -57,6 +57,9 @@ impl Machine for JobShard {
             Event::HostReported { host, statuses } => self.host_reported(&mut turn, &host, statuses),
             Event::HostListed { host, boot, statuses } => self.host_listed(&mut turn, &host, boot, statuses),
             Event::HostRefused { host, container, why } => self.host_refused(&mut turn, &host, &container, &why),
+            Event::HostPrepared { host, container, preparation } => {
+                self.host_prepared(&mut turn, &host, &container, preparation);
+            }
             Event::HostNotice(notice) => self.host_noticed(&mut turn, notice),
             Event::Quarantine { job, reason } => self.quarantine(&mut turn, &job, reason),
         }

@@ -3,7 +3,8 @@
 use alloc::{string::String, vec::Vec};
 use core::fmt;
 use polder_types::{
-    ContainerId, ContainerPhase, Generation, HostId, JobId, JobKind, PortBinding, SliceVersion, TaskId, Timestamp,
+    ContainerId, ContainerPhase, Epoch, Generation, HostId, JobId, JobKind, PortBinding, SliceVersion, TaskId,
+    Timestamp,
 };
 use serde::{Deserialize, Serialize};
 
@@ -138,6 +139,8 @@ pub struct TaskView {
     pub state: TaskState,
     /// Whether it is one of the tasks that the job should have.
     pub wanted: bool,
+    /// The highest epoch that any container of it has had: also while it has none.
+    pub epoch: Epoch,
     /// The generation that it is to run.
     pub generation: Generation,
     /// Its container.

@@ -1,9 +1,9 @@
 //! Orders about containers.
 
-use crate::world::{World, forget, id, is_ended, probed, start, start_with, stop};
+use crate::world::{World, forget, id, is_ended, owner, probed, start, start_with, stop};
 use polder_core::{
-    host::{Effect, FLOOR_KEEP},
-    message::Refusal,
+    host::{Effect, Event, FLOOR_KEEP, PREPARING_MAX},
+    message::{HostOrder, HostReport, Preparation, Refusal},
 };
 use polder_types::{ContainerPhase, ContainerSpec, Epoch, ExitStatus, Millis, OwnerEpoch, StopSignal};
 
@@ -240,4 +240,58 @@ fn what_guards_against_old_orders_is_given_up_when_it_has_done_its_work() {
         world.order(stop(&id(&format!("shop/web/{index}@1")), 2));
     }
     assert!(world.disk.floors.len() <= 164, "{}", world.disk.floors.len());
+}
+
+fn prepare(by: u64) -> HostOrder {
+    HostOrder::Prepare { owner: owner(by), container: id("shop/web/0@2"), image: "oci:/images/web:v2".into() }
+}
+
+fn prepared(world: &mut World) -> Vec<Preparation> {
+    let of = |effect| match effect {
+        Effect::Report(HostReport::Prepared { preparation, .. }) => Some(preparation),
+        _ => None,
+    };
+    world.take().into_iter().filter_map(of).collect()
+}
+
+#[test]
+fn an_image_is_prepared_once_however_often_it_is_asked_for() {
+    let mut world = World::new();
+    let web = id("shop/web/0@2");
+    world.order(prepare(1));
+    let asked = Effect::Prepare { id: web.clone(), image: "oci:/images/web:v2".into() };
+    assert!(world.asked(&asked));
+    assert_eq!(prepared(&mut world), [Preparation::UnderWay]);
+    world.order(prepare(1));
+    assert!(!world.asked(&asked), "it is at it");
+    assert_eq!(prepared(&mut world), [Preparation::UnderWay]);
+    world.step(Event::Prepared { id: web.clone(), failed: Some("no such layout".into()) });
+    assert_eq!(prepared(&mut world), [Preparation::Failed { reason: "no such layout".into() }]);
+
+    // Asked again it looks again.
+    world.order(prepare(1));
+    assert!(world.asked(&asked));
+    world.step(Event::Prepared { id: web.clone(), failed: None });
+    assert_eq!(prepared(&mut world), [Preparation::UnderWay, Preparation::Done]);
+    assert_eq!(world.host.containers(world.now).count(), 0, "nothing is started");
+}
+
+#[test]
+fn images_are_prepared_for_the_owner_alone_and_not_without_end() {
+    let mut world = World::new();
+    world.order(start(&id("shop/web/0@1"), 5));
+    world.take();
+    let order = |epoch, slot: usize| HostOrder::Prepare {
+        owner: owner(epoch),
+        container: id(&format!("shop/web/{slot}@2")),
+        image: "oci:/images/web:v2".into(),
+    };
+    world.order(order(4, 0));
+    let asks =
+        |world: &mut World| world.take().iter().filter(|effect| matches!(effect, Effect::Prepare { .. })).count();
+    assert_eq!(asks(&mut world), 0, "its owner was deposed");
+    for slot in 0..PREPARING_MAX + 5 {
+        world.order(order(5, slot));
+    }
+    assert_eq!(asks(&mut world), PREPARING_MAX);
 }

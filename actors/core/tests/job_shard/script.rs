@@ -2,7 +2,7 @@
 //!
 //! Commands: `apply NAME [tasks=N] [image=V] [kind=batch] [KEY=..]`, `stop NAME`, `delete NAME`, `grant [SLOT=HOST..]` (all
 //! that is asked for: to h1), `no-room [spread]`, `allocator EPOCH`, `report HOST STATUS..`, `listed HOST BOOT STATUS..`,
-//! `refused HOST TASK WHY`, `host HOST ready|silent|drain=SECS|undrain`, `after SECS`, `restart`, `set-aside NAME`, `show NAME`.
+//! `refused HOST TASK WHY`, `prepared HOST TASK under-way|done|failed`, `host HOST ready|silent|drain=SECS|undrain`, `after SECS`, `restart`, `set-aside NAME`, `show NAME`.
 //! A status is `NAME/SLOT@EPOCH:preparing|running|ready|stopping|exit0..|signal9|lost|failed`.
 
 use std::{collections::BTreeMap, fmt::Write as _, sync::Arc};
@@ -12,7 +12,7 @@ use polder_core::{
     machine::{Durable, Effects, Machine},
     message::{
         Charge, DrainOrder, Grant, HostCondition, HostHealth, HostNotice, PlacementAnswer, PlacementNote,
-        PlacementReport, PlacementRequest, Refusal, RejectReason, ReplyId, RequestId,
+        PlacementReport, PlacementRequest, Preparation, Refusal, RejectReason, ReplyId, RequestId,
     },
 };
 use polder_types::{
@@ -289,10 +289,11 @@ impl Script {
         let Some(view) = self.shard.job_view(&id) else { return "  no such job\n".into() };
         let status = &view.status;
         let mut out = format!(
-            "  wanted={} running={} ready={} completed={} failed={} leaving={} waiting={:?}\n",
+            "  wanted={} running={} ready={} updated={} completed={} failed={} leaving={} waiting={:?}\n",
             status.wanted,
             status.running,
             status.ready,
+            status.updated,
             status.completed,
             status.failed,
             status.leaving,
@@ -372,6 +373,15 @@ impl Script {
                 };
                 let container = format!("shop/{}", plain[2]).parse().unwrap();
                 self.event(Event::HostRefused { host: plain[1].parse().unwrap(), container, why })
+            }
+            "prepared" => {
+                let preparation = match plain[3] {
+                    "under-way" => Preparation::UnderWay,
+                    "done" => Preparation::Done,
+                    _ => Preparation::Failed { reason: "no such layout".into() },
+                };
+                let container = format!("shop/{}", plain[2]).parse().unwrap();
+                self.event(Event::HostPrepared { host: plain[1].parse().unwrap(), container, preparation })
             }
             "host" => {
                 let now = self.now;

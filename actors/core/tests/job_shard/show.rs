@@ -53,6 +53,7 @@ fn order(host: &HostId, order: &HostOrder) -> String {
             format!("{host}: start {container} {} g{}", spec.image, spec.generation)
         }
         HostOrder::Stop { container, .. } => format!("{host}: stop {container}"),
+        HostOrder::Prepare { container, image, .. } => format!("{host}: prepare {image} for {container}"),
         HostOrder::Forget { container, .. } => format!("{host}: forget {container}"),
         other => format!("{host}: {other:?}"),
     }

@@ -11,7 +11,7 @@ use polder_core::{
     machine::{Durable, Effects, Machine},
     message::{
         DrainOrder, HostCondition, HostHealth, HostNotice, HostOrder, PlacementAnswer, PlacementNote, PlacementRequest,
-        ReplyId, RequestId,
+        Preparation, ReplyId, RequestId,
     },
 };
 use polder_types::{ContainerId, ContainerPhase, Epoch, HostId, JobId, Millis, OwnerEpoch, Slice, TaskId, Timestamp};
@@ -43,6 +43,8 @@ struct SimHost {
     /// The highest epoch seen of each task; on disk.
     seen: BTreeMap<TaskId, Epoch>,
     drain: Option<DrainOrder>,
+    /// Images that are not to be had here.
+    lacks: BTreeSet<String>,
     inbox: VecDeque<HostOrder>,
     outbox: VecDeque<Event>,
 }
@@ -66,6 +68,8 @@ pub(crate) struct World {
     answers: VecDeque<PlacementAnswer>,
     pub(crate) crash: Option<Crash>,
     started: BTreeSet<ContainerId>,
+    /// Containers of which a host last said to this owner that it can't have their image.
+    imageless: BTreeSet<(HostId, ContainerId)>,
     replies: BTreeMap<u64, u32>,
 }
 
@@ -85,6 +89,7 @@ impl World {
             containers: BTreeMap::new(),
             seen: BTreeMap::new(),
             drain: None,
+            lacks: BTreeSet::new(),
             inbox: VecDeque::new(),
             outbox: VecDeque::new(),
         };
@@ -101,6 +106,7 @@ impl World {
             answers: VecDeque::new(),
             crash: None,
             started: BTreeSet::new(),
+            imageless: BTreeSet::new(),
             replies: BTreeMap::new(),
         };
         world.tell_conditions();
@@ -132,6 +138,14 @@ impl World {
 
     pub(crate) fn event(&mut self, event: Event) {
         let before = self.voluntary();
+        if let Event::HostPrepared { host, container, preparation } = &event {
+            let key = (host.clone(), container.clone());
+            match preparation {
+                Preparation::Failed { .. } => drop(self.imageless.insert(key)),
+                Preparation::Done => drop(self.imageless.remove(&key)),
+                Preparation::UnderWay => {}
+            }
+        }
         let effects = self.shard.step(self.now, event);
         self.take(effects);
         self.check_budget(&before);
@@ -173,6 +187,7 @@ impl World {
     /// The shard's owner dies and another one takes over.
     pub(crate) fn restart(&mut self) {
         self.owner += 1;
+        self.imageless.clear();
         let (shard, effects) = self.stored.restore(self.owner, self.now);
         self.shard = shard;
         self.take(effects);
@@ -252,7 +267,14 @@ impl World {
     fn check_budget(&self, before: &BTreeMap<TaskId, bool>) {
         let now = self.voluntary();
         let stopped = now.iter().filter(|(task, serves)| **serves && !before.contains_key(*task));
-        let jobs: BTreeSet<&JobId> = stopped.map(|(task, _)| &task.job).collect();
+        let stopped: Vec<_> = stopped.collect();
+        for (task, _) in &stopped {
+            let view = self.shard.task_view(task).unwrap();
+            let next = view.next.as_ref().map(|next| (next.host.clone(), next.container.clone()));
+            let gone = next.is_some_and(|next| self.imageless.contains(&next));
+            assert!(!gone, "{task} was stopped for an image that its next host can't have");
+        }
+        let jobs: BTreeSet<&JobId> = stopped.into_iter().map(|(task, _)| &task.job).collect();
         for job in jobs {
             let max = self.shard.job_record(job).unwrap().slice.spec.update.max_unavailable;
             let views = self.shard.task_views(job);
@@ -285,6 +307,8 @@ impl World {
         for number in 0..self.hosts.len() {
             self.heal(number);
             self.drain(number, false);
+            let id = self.name(number);
+            self.hosts.get_mut(&id).unwrap().lacks.clear();
         }
         for round in 0..400 {
             for _ in 0..6 {

@@ -37,6 +37,11 @@ impl Wire for HostOrder {
             Self::Forget { owner, container } => {
                 Order::Forget(pb::Forget { owner: Some(owner.to_proto()?), container: Some(container.to_proto()?) })
             }
+            Self::Prepare { owner, container, image } => Order::Prepare(pb::Prepare {
+                owner: Some(owner.to_proto()?),
+                container: Some(container.to_proto()?),
+                image: image.clone(),
+            }),
             Self::Drain(order) => Order::Drain(order.to_proto()?),
             Self::ForceDrain { version } => Order::ForceDrain(pb::ForceDrain { version: version.0 }),
             Self::EndDrain { version } => Order::EndDrain(pb::EndDrain { version: version.0 }),
@@ -59,6 +64,11 @@ impl Wire for HostOrder {
             Order::Forget(forget) => Self::Forget {
                 owner: required("forget.owner", forget.owner)?,
                 container: required("forget.container", forget.container)?,
+            },
+            Order::Prepare(prepare) => Self::Prepare {
+                owner: required("prepare.owner", prepare.owner)?,
+                container: required("prepare.container", prepare.container)?,
+                image: prepare.image,
             },
             Order::Drain(order) => Self::Drain(Wire::from_proto(order)?),
             Order::ForceDrain(order) => Self::ForceDrain { version: DrainVersion(order.version) },

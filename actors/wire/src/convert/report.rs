@@ -2,7 +2,7 @@
 
 use super::{Wire, list_from_proto, list_to_proto, required};
 use crate::{error::WireError, limits::CONTAINERS_PER_REPORT_MAX, proto::link as pb};
-use polder_core::message::{DrainAttestation, HostReport, Refusal};
+use polder_core::message::{DrainAttestation, HostReport, Preparation, Refusal};
 use polder_types::{BootId, ContainerPhase, ContainerStatus, DrainVersion, Epoch, OwnerEpoch, Timestamp};
 
 const CONTAINERS: &str = "number of containers in a report";
@@ -82,6 +82,24 @@ fn refusal_from_proto(why: &pb::refused::Why) -> Refusal {
     }
 }
 
+fn preparation_to_proto(preparation: &Preparation) -> pb::prepared::Preparation {
+    use pb::prepared::{Done, Failed, Preparation as Proto, UnderWay};
+    match preparation {
+        Preparation::UnderWay => Proto::UnderWay(UnderWay {}),
+        Preparation::Done => Proto::Done(Done {}),
+        Preparation::Failed { reason } => Proto::Failed(Failed { reason: reason.clone() }),
+    }
+}
+
+fn preparation_from_proto(preparation: pb::prepared::Preparation) -> Preparation {
+    use pb::prepared::Preparation as Proto;
+    match preparation {
+        Proto::UnderWay(_) => Preparation::UnderWay,
+        Proto::Done(_) => Preparation::Done,
+        Proto::Failed(failed) => Preparation::Failed { reason: failed.reason },
+    }
+}
+
 impl Wire for HostReport {
     type Proto = pb::HostReport;
 
@@ -100,6 +118,10 @@ impl Wire for HostReport {
             Self::Refused { container, why } => Report::Refused(pb::Refused {
                 container: Some(container.to_proto()?),
                 why: Some(refusal_to_proto(why)),
+            }),
+            Self::Prepared { container, preparation } => Report::Prepared(pb::Prepared {
+                container: Some(container.to_proto()?),
+                preparation: Some(preparation_to_proto(preparation)),
             }),
             Self::Drain(attestation) => Report::Drain(attestation.to_proto()?),
             Self::Alive => Report::Alive(pb::Alive {}),
@@ -122,6 +144,12 @@ impl Wire for HostReport {
             Report::Refused(refused) => Self::Refused {
                 container: required("refused.container", refused.container)?,
                 why: refusal_from_proto(&refused.why.ok_or(WireError::UnknownKind { field: "refused.why" })?),
+            },
+            Report::Prepared(prepared) => Self::Prepared {
+                container: required("prepared.container", prepared.container)?,
+                preparation: preparation_from_proto(
+                    prepared.preparation.ok_or(WireError::UnknownKind { field: "prepared.preparation" })?,
+                ),
             },
             Report::Drain(attestation) => Self::Drain(Wire::from_proto(attestation)?),
             Report::Alive(_) => Self::Alive,

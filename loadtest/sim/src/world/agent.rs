@@ -219,6 +219,13 @@ impl World {
         self.tell_machine(at, Event::Removed { id });
     }
 
+    /// Every image is to be had on every host here.
+    pub(crate) fn prepare(&mut self, at: HostAt, id: ContainerId) {
+        let (life, takes) = (self.host(at).agent.life, self.dice.host.between(1, 50));
+        let prepared = Box::new(Event::Prepared { id, failed: None });
+        self.queue.push(self.now + takes, Happening::ToHost(at, life, prepared));
+    }
+
     pub(crate) fn probe(&mut self, at: HostAt, id: ContainerId) {
         let now = self.now;
         if self.strikes(Fault::Unhealthy) {

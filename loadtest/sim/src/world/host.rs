@@ -170,6 +170,7 @@ impl Part for HostAt {
             Effect::Signal { id, .. } => world.signal(self, &id),
             Effect::Kill { id } => world.kill(self, &id),
             Effect::Remove { id } => world.remove(self, id),
+            Effect::Prepare { id, .. } => world.prepare(self, id),
             Effect::Probe { id, .. } => world.probe(self, id),
             Effect::Report(report) => world.report(self, report),
             Effect::Notice(_) => {}

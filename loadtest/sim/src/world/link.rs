@@ -413,6 +413,11 @@ impl World {
                 let refused = job_shard::Event::HostRefused { host: id, container, why };
                 self.try_deliver(ShardAt { node, shard }, refused);
             }
+            HostReport::Prepared { container, preparation } => {
+                let shard = ShardId::of(&container.task.job, self.region(node.region).shards).0;
+                let prepared = job_shard::Event::HostPrepared { host: id, container, preparation };
+                self.try_deliver(ShardAt { node, shard }, prepared);
+            }
             HostReport::Drain(attestation) => {
                 let attested = broker::Event::DrainAttested { host: id, home, session: number, attestation };
                 self.deliver(broker, attested);

@@ -11,7 +11,7 @@ use polder_api::{
     dto::{HostHealth, PartState},
     job_file::{Format, JobFile},
 };
-use polder_core::message::{DrainAttestation, HostOrder, HostReport};
+use polder_core::message::{DrainAttestation, HostOrder, HostReport, Preparation};
 use polder_region::{RegionConfig, RunError, StoreConfig};
 use polder_types::{
     BootId, Bytes as Memory, Capacity, ContainerId, ContainerPhase, ContainerStatus, Cpu, ExitStatus, HomeId, HostId,
@@ -19,7 +19,7 @@ use polder_types::{
 };
 use polder_wire::{Hello, LINK_PATH, LogChunk, LogRequest, PROTOCOL_VERSION, ToHost, ToRegion, pack, unpack};
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     net::TcpListener,
     path::Path,
     sync::{Arc, Mutex},
@@ -83,6 +83,8 @@ pub(crate) struct Seen {
     pub(crate) logs: BTreeMap<u64, LogRequest>,
     /// What a link is to send next.
     pub(crate) say: Vec<ToRegion>,
+    /// Images that it does not have.
+    pub(crate) lacks: BTreeSet<String>,
     drain: Option<DrainAttestation>,
 }
 
@@ -245,6 +247,14 @@ fn obey(seen: &mut Seen, boot: &BootId, order: HostOrder) -> impl Iterator<Item 
         }
         HostOrder::Forget { container, .. } => {
             seen.ended.remove(&container);
+        }
+        HostOrder::Prepare { container, image, .. } => {
+            let preparation = if seen.lacks.contains(&image) {
+                Preparation::Failed { reason: format!("there is no layout at {image}") }
+            } else {
+                Preparation::Done
+            };
+            reports.push(HostReport::Prepared { container, preparation });
         }
         HostOrder::Drain(order) => {
             let forced = Vec::new();

@@ -2,7 +2,7 @@
 
 use polder_core::{
     job_shard::Event,
-    message::{DrainOrder, HostOrder, Refusal},
+    message::{DrainOrder, HostOrder, Preparation, Refusal},
 };
 use polder_types::{BootId, ContainerId, ContainerPhase, ContainerStatus, DrainVersion, ExitStatus, HostId, Millis};
 
@@ -37,7 +37,7 @@ impl World {
         while let Some(order) = self.hosts.get_mut(&id).unwrap().inbox.pop_front() {
             let host = self.hosts.get_mut(&id).unwrap();
             match order {
-                HostOrder::Start { container, .. } => {
+                HostOrder::Start { container, spec, .. } => {
                     let seen = host.seen.get(&container.task).copied().unwrap_or_default();
                     let known = host.containers.get(&container).is_some_and(live);
                     let refusal = if known {
@@ -53,7 +53,13 @@ impl World {
                         }
                         None => {
                             host.seen.insert(container.task.clone(), container.epoch);
-                            self.set(&id, container, ContainerPhase::Preparing);
+                            let phase = if host.lacks.contains(&spec.image) {
+                                let status = ExitStatus::NotStarted { reason: "no such layout".into() };
+                                ContainerPhase::Ended { status, at: self.now }
+                            } else {
+                                ContainerPhase::Preparing
+                            };
+                            self.set(&id, container, phase);
                         }
                     }
                 }
@@ -79,8 +85,27 @@ impl World {
                     let ended = host.containers.get(&container).is_some_and(|phase| !live(phase));
                     ended.then(|| host.containers.remove(&container));
                 }
+                HostOrder::Prepare { container, image, .. } => {
+                    let preparation = if host.lacks.contains(&image) {
+                        Preparation::Failed { reason: "no such layout".into() }
+                    } else {
+                        Preparation::Done
+                    };
+                    host.outbox.push_back(Event::HostPrepared { host: id.clone(), container, preparation });
+                }
                 _ => {}
             }
+        }
+    }
+
+    /// An image is not to be had on a host any more, or is again.
+    pub(crate) fn lack(&mut self, number: usize, image: &str, lacks: bool) {
+        let id = self.name(number);
+        let host = self.hosts.get_mut(&id).unwrap();
+        if lacks {
+            host.lacks.insert(image.to_owned());
+        } else {
+            host.lacks.remove(image);
         }
     }
 
