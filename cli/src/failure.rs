@@ -80,6 +80,17 @@ impl Failure {
     }
 }
 
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Plain { message, hint: Some(hint), .. } => write!(f, "{message} ({hint})"),
+            Self::Plain { message, hint: None, .. } => f.write_str(message),
+            Self::JobFile(report) => write!(f, "{report}"),
+            Self::Closed => f.write_str("nobody reads any more"),
+        }
+    }
+}
+
 impl From<ClientError> for Failure {
     fn from(error: ClientError) -> Self {
         let code = if error.is_users_fault() { USER } else { SYSTEM };
@@ -138,7 +149,7 @@ impl JobFileReport {
         // What is on a terminal must not be able to steer it.
         let harmless = !line.chars().any(|c| c.is_control() && !matches!(c, '\t' | '\r'));
         (fits && harmless && !text.is_empty())
-            .then(|| LabeledSpan::at(at.offset..at.offset + at.length, issue.message.clone()))
+            .then(|| LabeledSpan::at(at.offset..at.offset + at.length, labelled(issue)))
     }
 
     fn render(&self, colors: bool) -> String {
@@ -150,6 +161,14 @@ impl JobFileReport {
             Err(_) => format!("error: {self}\n"),
         }
     }
+}
+
+/// What is wrong, with the field where its name says more than its place.
+fn labelled(issue: &Issue) -> String {
+    if issue.field.is_empty() || issue.message.contains(&issue.field) {
+        return issue.message.clone();
+    }
+    format!("`{}`: {}", issue.field, issue.message)
 }
 
 impl fmt::Display for JobFileReport {
@@ -172,7 +191,8 @@ impl Diagnostic for JobFileReport {
     fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
         let hint = |issue: &Issue| {
             let hint = issue.hint.as_ref()?;
-            let place = issue.position.map_or_else(String::new, |at| format!("line {}: ", at.line));
+            let place =
+                issue.position.map_or_else(String::new, |at| format!("line {}, column {}: ", at.line, at.column));
             Some(if self.error.issues.len() == 1 { hint.clone() } else { format!("{place}{hint}") })
         };
         let hints: Vec<String> = self.error.issues.iter().filter_map(hint).collect();

@@ -8,7 +8,7 @@ use polder_api::{
 use std::{
     fs::File,
     io::{self, Read},
-    path::{Path, PathBuf},
+    path::{Component, Path, PathBuf},
 };
 
 /// Where a job file comes from.
@@ -68,16 +68,42 @@ impl JobSource {
 
 /// `oci:PATH` with a path that does not depend on where somebody stands.
 pub(crate) fn absolute(image: &str, folder: &Path) -> Result<String, Failure> {
-    let Some((kind, path)) = image.split_once(':') else { return Ok(image.to_owned()) };
-    if path.starts_with('/') {
+    let Some((kind, path)) = image.split_once(':').filter(|(_, path)| !path.is_empty()) else {
         return Ok(image.to_owned());
-    }
+    };
     let folder = std::path::absolute(if folder.as_os_str().is_empty() { Path::new(".") } else { folder })
         .map_err(|error| Failure::system(format!("can't tell where the image `{image}` is: {error}")))?;
-    let joined = folder.join(path);
+    let joined = plain(&folder.join(path));
     let joined = joined.to_str().ok_or_else(|| {
         Failure::user(format!("the folder of the image `{image}` has a name that is not UTF-8"))
             .with_hint("give the image's path in full")
     })?;
     Ok(format!("{kind}:{joined}"))
+}
+
+/// The path without `.` and `..`, so that one image has one name.
+fn plain(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir => drop(plain.pop()),
+            part => plain.push(part),
+        }
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_of_images_are_whole_and_plain() {
+        let of = |image: &str| absolute(image, Path::new("/srv/jobs")).unwrap();
+        assert_eq!(of("oci:./a/../b:v1"), "oci:/srv/jobs/b:v1");
+        assert_eq!(of("oci-archive:../x.tar"), "oci-archive:/srv/x.tar");
+        assert_eq!(of("oci:/a/./b/../../../c"), "oci:/c");
+        assert_eq!((of("web").as_str(), of("oci:").as_str()), ("web", "oci:"));
+    }
 }

@@ -9,11 +9,12 @@ mod output;
 mod progress;
 mod roles;
 
-use clap::Parser as _;
+use clap::FromArgMatches as _;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let cli = match commands::Cli::try_parse() {
+    let parsed = commands::command().try_get_matches().and_then(|matches| commands::Cli::from_arg_matches(&matches));
+    let cli = match parsed {
         Ok(cli) => cli,
         Err(error) => {
             // Help and version come this way as well, to stdout. A reader that went away is nobody's fault.

@@ -97,7 +97,7 @@ fn misuse_is_the_users_fault() {
         &["stop", "nojob"],
         &["drain", "h1", "--abort", "--wait"],
         &["drain", "h1", "--deadline", "soon"],
-        &["why", "shop/web"],
+        &["why", "shop"],
         &["quota", "set", "shop", "--cpu", "abc", "--memory", "1GiB", "--tasks", "1"],
         &["status", "-o", "yaml"],
         &["apply", "-f", "x", "--timeout", "1m"],
@@ -121,6 +121,9 @@ fn job_files_with_errors_show_them() {
 
     let text = format!("{WEB}[resources]\ncpu = 0\nmemory = \"1KiB\"\n[health]\nport = \"htp\"\n");
     insta::assert_snapshot!("job-file-several", pipe("", &["validate", "-f", "-"], text.as_bytes()).stderr);
+
+    let text = "name = \"Web\"\ntaks = 3\nimage = \"oci:/i\"\nports = [\"http\", 5]\n[resources]\ncpu = \"lots\"\nmemry = \"1GiB\"\npids = 0\n[health]\nport = \"http\"\n[update]\nmax_unavailable = 0\n";
+    insta::assert_snapshot!("job-file-all-at-once", pipe("", &["validate", "-f", "-"], text.as_bytes()).stderr);
 
     let text = format!("{WEB}[resources\n");
     insta::assert_snapshot!("job-file-syntax", pipe("", &["validate", "-f", "-"], text.as_bytes()).stderr);
@@ -231,6 +234,52 @@ fn deleting_stops_first_when_asked_to() {
     assert_eq!((deleted.code, deleted.stdout.as_str()), (0, "shop/web is deleted\n"), "{deleted:?}");
     assert_eq!(run_with(&server, &["status", "shop/web"]).code, 1);
     assert_eq!(apply(&server, WEB, &[]).stdout, "shop/web applied, generation 1\n");
+}
+
+#[test]
+fn a_task_taken_for_a_job_and_a_job_taken_for_a_task_are_told() {
+    let server = Running::start();
+    apply(&server, WEB, &["--wait"]);
+    let status = run_with(&server, &["status", "shop/web/0"]);
+    assert_eq!((status.code, status.stdout.as_str()), (1, ""));
+    insta::assert_snapshot!("status-of-a-task", status.stderr);
+    let why = run_with(&server, &["why", "shop/web"]);
+    assert_eq!((why.code, why.stdout.as_str()), (1, ""));
+    insta::assert_snapshot!("why-of-a-job", why.stderr);
+    let image = apply(&server, WEB, &["--image", "foo"]);
+    assert_eq!((image.code, image.stdout.as_str()), (1, ""));
+    insta::assert_snapshot!("apply-bad-image", image.stderr);
+}
+
+#[test]
+fn logs_say_what_is_missing_and_follow_into_the_next_container() {
+    let server = Running::start();
+    apply(&server, &WEB.replace("\"web\"", "\"stuck\""), &[]);
+    let waits = run_with(&server, &["logs", "shop/stuck"]);
+    assert_eq!((waits.code, waits.stdout.as_str()), (0, ""));
+    assert_eq!(waits.stderr.lines().count(), 2);
+    assert!(waits.stderr.starts_with("shop/stuck/0: no log yet: waiting, not enough memory on 3 hosts\n"), "{waits:?}");
+    // Each time that its log ends, this one's task is in its next container, and after the third it is done.
+    apply(&server, &WEB.replace("\"web\"", "\"again\"").replace("tasks = 2", "tasks = 1"), &[]);
+    let followed = run_with(&server, &["logs", "shop/again/0", "-f", "--tail", "1"]);
+    assert_eq!(followed.code, 0, "{followed:?}");
+    let line = |n| format!("shop/again/0 line {n}\n");
+    let whole: String = (0..3).map(line).collect();
+    assert_eq!(followed.stdout, format!("{}{whole}{whole}", line(2)));
+    let events = run_with(&server, &["events", "-f"]);
+    assert_eq!(events.code, 2);
+    assert!(events.stderr.contains("hint: `polder events -f` begins again"), "{events:?}");
+}
+
+#[test]
+fn only_the_folder_of_a_host_is_purged() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().to_str().unwrap();
+    for (path, why) in [(path, "it has no host.json"), ("/nowhere/host", "it is not there")] {
+        let ran = run(&["host", "purge", "--data", path]);
+        assert_eq!((ran.code, ran.stdout.as_str()), (1, ""));
+        assert!(ran.stderr.contains(why), "{ran:?}");
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Names that people choose: accounts, jobs, hosts, places.
 
-use alloc::{string::String, sync::Arc};
+use alloc::{format, string::String, sync::Arc};
 use core::{fmt, str::FromStr};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
@@ -13,13 +13,13 @@ pub const ACCOUNT_BYTES_MAX: usize = 200;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
     /// The text is empty.
-    #[error("a {what} can't be empty")]
+    #[error("{} can't be empty", a(.what))]
     Empty {
         /// What the text was to name.
         what: &'static str,
     },
     /// The text is too long.
-    #[error("`{text}` is too long for a {what}: {bytes} bytes, {max} at most")]
+    #[error("`{text}` is too long for {}: {bytes} bytes, {max} at most", a(.what))]
     TooLong {
         /// What the text was to name.
         what: &'static str,
@@ -32,7 +32,8 @@ pub enum NameError {
     },
     /// The text has a character that names can't have.
     #[error(
-        "`{text}` is not a {what}: `{bad}` is not allowed (lower-case letters, digits and `-`, begun by a letter or digit)"
+        "`{text}` is not {}: `{bad}` is not allowed (lower-case letters, digits and `-`, begun by a letter or digit)",
+        a(.what)
     )]
     BadCharacter {
         /// What the text was to name.
@@ -43,7 +44,7 @@ pub enum NameError {
         bad: char,
     },
     /// A job or task id without its parts.
-    #[error("`{text}` is not a {what}: expected {expected}")]
+    #[error("`{text}` is not {}: expected {expected}", a(.what))]
     Shape {
         /// What the text was to name.
         what: &'static str,
@@ -231,4 +232,10 @@ impl<'de> Deserialize<'de> for JobId {
 
 pub(crate) fn shape_error(what: &'static str, text: &str, expected: &'static str) -> NameError {
     NameError::Shape { what, text: cut(text), expected }
+}
+
+/// `a job`, `an account`.
+fn a(what: &str) -> String {
+    let article = if what.starts_with(['a', 'e', 'i', 'o']) { "an" } else { "a" };
+    format!("{article} {what}")
 }

@@ -1,10 +1,9 @@
 //! Nodes into serde types, with errors that know the field and the place.
 
 use super::{
-    error::{Issue, JobFileError, Position},
+    error::{Issue, Position},
     node::{Entry, Node, Path, Span, Step, Value},
 };
-use crate::problem::Code;
 use core::fmt;
 use serde::de::{self, DeserializeSeed, IntoDeserializer as _, Unexpected, Visitor};
 
@@ -18,6 +17,8 @@ const QUOTE_CHARS_MAX: usize = 60;
 pub(super) struct DeError {
     message: String,
     hint: Option<String>,
+    /// The field that is missing, if that is what is wrong.
+    missing: Option<&'static str>,
     /// Steps from the value at fault upwards.
     steps: Vec<Step>,
     span: Option<Span>,
@@ -25,7 +26,7 @@ pub(super) struct DeError {
 
 impl DeError {
     fn new(message: String, hint: Option<String>) -> Self {
-        Self { message, hint, steps: Vec::new(), span: None }
+        Self { message, hint, missing: None, steps: Vec::new(), span: None }
     }
 
     fn inside(mut self, step: Step) -> Self {
@@ -38,15 +39,17 @@ impl DeError {
         self
     }
 
-    pub(super) fn into_job_file_error(mut self, text: &str) -> JobFileError {
+    /// What is wrong, the path of what is at fault, and the field that is missing there, if one is.
+    pub(super) fn into_issue(mut self, text: &str) -> (Issue, Path, Option<&'static str>) {
         self.steps.reverse();
+        let path = Path(self.steps);
         let issue = Issue {
-            field: Path(self.steps).to_string(),
+            field: path.to_string(),
             message: self.message,
             hint: self.hint,
             position: self.span.map(|span| Position::of(text, span)),
         };
-        JobFileError::new(Code::JobFileInvalid, vec![issue])
+        (issue, path, self.missing)
     }
 }
 
@@ -139,7 +142,7 @@ impl de::Error for DeError {
     }
 
     fn missing_field(field: &'static str) -> Self {
-        Self::new(format!("the field `{field}` is missing"), None)
+        Self { missing: Some(field), ..Self::new(format!("the field `{field}` is missing"), None) }
     }
 }
 
@@ -156,7 +159,7 @@ impl<'n> NodeDeserializer<'n> {
 
     fn visit<'de, V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DeError> {
         let result = match &self.node.value {
-            Value::Null => visitor.visit_unit(),
+            Value::Null | Value::Removed => visitor.visit_unit(),
             Value::Bool(value) => visitor.visit_bool(*value),
             Value::Int(number) => visitor.visit_i64(*number),
             Value::Unsigned(number) => visitor.visit_u64(*number),
@@ -231,7 +234,8 @@ impl<'de> de::SeqAccess<'de> for Items<'_> {
     type Error = DeError;
 
     fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, DeError> {
-        let Some((index, node)) = self.items.next() else { return Ok(None) };
+        let there = |(_, node): &(usize, &Node)| !matches!(node.value, Value::Removed);
+        let Some((index, node)) = self.items.find(there) else { return Ok(None) };
         seed.deserialize(NodeDeserializer::new(node))
             .map(Some)
             .map_err(|error| error.at(&node.span).inside(Step::Index(index)))
@@ -247,7 +251,8 @@ impl<'de> de::MapAccess<'de> for Fields<'_> {
     type Error = DeError;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, DeError> {
-        let Some(entry) = self.entries.next() else { return Ok(None) };
+        let there = |entry: &&Entry| !matches!(entry.node.value, Value::Removed);
+        let Some(entry) = self.entries.find(there) else { return Ok(None) };
         self.current = Some(entry);
         let key: de::value::StrDeserializer<'_, DeError> = entry.key.as_str().into_deserializer();
         seed.deserialize(key).map(Some).map_err(|error| error.at(&entry.key_span).inside(Step::Key(entry.key.clone())))

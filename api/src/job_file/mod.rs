@@ -15,6 +15,7 @@ mod check;
 mod de;
 mod error;
 mod file;
+mod gather;
 mod json;
 mod node;
 mod prescan;
@@ -35,7 +36,6 @@ pub use schema::schema;
 
 use crate::{limits, problem::Code};
 use polder_types::JobSpec;
-use serde::Deserialize as _;
 
 /// What a job file is written in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,7 +70,7 @@ pub struct Parsed {
 /// Reads a job file.
 ///
 /// # Errors
-/// When it is over a limit, not TOML or JSON, or not a valid job. Never panics.
+/// When it is over a limit, not TOML or JSON, or not a valid job: then everything that is wrong is listed. Never panics.
 pub fn parse(bytes: &[u8], format: Format) -> Result<Parsed, JobFileError> {
     let text = text_of(bytes)?;
     prescan::check(text, format)?;
@@ -78,10 +78,7 @@ pub fn parse(bytes: &[u8], format: Format) -> Result<Parsed, JobFileError> {
         Format::Toml => toml::parse(text)?,
         Format::Json => json::parse(text)?,
     };
-    let file =
-        JobFile::deserialize(de::NodeDeserializer::new(&root)).map_err(|error| error.into_job_file_error(text))?;
-    let spec = check::spec(&file).map_err(|found| found.into_job_file_error(&root, text))?;
-    Ok(Parsed { file, spec })
+    gather::read(root, text)
 }
 
 impl JobFile {

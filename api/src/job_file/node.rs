@@ -24,6 +24,8 @@ pub(super) enum Value {
     Date(String),
     List(Vec<Node>),
     Table(Vec<Entry>),
+    /// It was at fault and is read over.
+    Removed,
 }
 
 /// A key with its value.
@@ -77,6 +79,25 @@ impl fmt::Display for Path {
 }
 
 impl Node {
+    /// Has what is at this path read over from now on; says whether there was anything.
+    pub(super) fn remove(&mut self, path: &Path) -> bool {
+        let mut node = self;
+        for step in &path.0 {
+            let inner = match (step, &mut node.value) {
+                (Step::Key(key), Value::Table(entries)) => {
+                    entries.iter_mut().find(|entry| entry.key == *key).map(|entry| &mut entry.node)
+                }
+                (Step::Index(index), Value::List(items)) => items.get_mut(*index),
+                _ => None,
+            };
+            let Some(next) = inner else { return false };
+            node = next;
+        }
+        let there = !matches!(node.value, Value::Removed);
+        node.value = Value::Removed;
+        there
+    }
+
     /// The place of what is at this path, or of the nearest thing around it. None when that is the whole document.
     pub(super) fn find(&self, path: &Path) -> Option<Span> {
         let mut node = self;

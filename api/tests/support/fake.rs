@@ -25,6 +25,8 @@ struct Job {
     generation: Generation,
     stopped: bool,
     asked: u32,
+    /// How often the log of one of its tasks was opened.
+    logs: u32,
 }
 
 /// What the fake remembers.
@@ -125,15 +127,23 @@ impl Job {
     }
 
     fn task(&self, index: u32) -> TaskView {
-        let healthy = self.state() == PartState::Healthy;
+        // Jobs called `again` restart whenever a log ends, three times.
+        let again = self.spec.id.name.as_str() == "again";
+        let healthy = self.state() == PartState::Healthy || again;
         let waits = self.state() == PartState::Degraded;
         TaskView {
             task: TaskId { job: self.spec.id.clone(), index },
             region: region(),
             host: healthy.then(|| HostId::new("h1").unwrap()),
-            epoch: Epoch(1),
+            epoch: Epoch(if again { u64::from(self.logs.clamp(1, 3)) } else { 1 }),
             generation: self.generation,
-            phase: if healthy { TaskPhase::Running } else { TaskPhase::Waiting },
+            phase: if again && self.logs > 3 {
+                TaskPhase::Completed
+            } else if healthy {
+                TaskPhase::Running
+            } else {
+                TaskPhase::Waiting
+            },
             ready: healthy,
             since: NOW,
             restarts: 0,
@@ -292,7 +302,7 @@ impl Front for Fake {
         let old = jobs.get(&id).map(|job| (job.generation, job.spec == spec && !job.stopped));
         let (generation, same) = old.unwrap_or_default();
         let generation = if same { generation } else { generation.next() };
-        jobs.insert(id.clone(), Job { spec, generation, stopped: false, asked: 0 });
+        jobs.insert(id.clone(), Job { spec, generation, stopped: false, asked: 0, logs: 0 });
         Ok(ApplyResponse { job: id, generation, changed: !same })
     }
 
@@ -342,9 +352,9 @@ impl Front for Fake {
     }
 
     async fn logs(&self, task: TaskId, query: LogQuery) -> Result<Stream<Result<bytes::Bytes, Problem>>, Problem> {
-        if !self.jobs.lock().unwrap().contains_key(&task.job) {
-            return Err(Problem::new(Code::TaskNotFound, format!("`{task}`")));
-        }
+        let mut jobs = self.jobs.lock().unwrap();
+        let job = jobs.get_mut(&task.job).ok_or_else(|| Problem::new(Code::TaskNotFound, format!("`{task}`")))?;
+        job.logs += 1;
         let lines = 3 - query.tail.unwrap_or(3).min(3)..3;
         let text = move |n| Ok(bytes::Bytes::from(format!("{task} line {n}\n")));
         Ok(stream::iter(lines).map(text).boxed_local())

@@ -35,7 +35,17 @@ impl Apply {
     pub(super) async fn run(self, client: Client) -> Result<(), Failure> {
         let mut file = self.source.read()?.file;
         match &self.image {
-            Some(image) => file.image = job_source::absolute(image, Path::new(""))?,
+            Some(image) => {
+                file.image = job_source::absolute(image, Path::new(""))?;
+                // The file itself is in order: what is wrong now is the image.
+                if let Some(issue) = file.to_spec().err().and_then(|error| error.issues.into_iter().next()) {
+                    let failure = Failure::user(format!("--image `{image}`: {}", issue.message));
+                    return Err(match issue.hint {
+                        Some(hint) => failure.with_hint(hint),
+                        None => failure,
+                    });
+                }
+            }
             None => self.source.absolute_image(&mut file)?,
         }
         let applied = client.apply(&file).await?;

@@ -36,10 +36,20 @@ impl Events {
             return client.events().await?.events.iter().try_for_each(|event| self.print(event));
         }
         let mut events = client.follow_events().await?;
-        while let Some(event) = events.next().await {
-            self.print(&event?)?;
+        loop {
+            let why = match events.next().await {
+                Some(Ok(event)) => {
+                    self.print(&event)?;
+                    continue;
+                }
+                Some(Err(error)) => error.to_string(),
+                None => format!("{} ended it", client.address()),
+            };
+            return Err(Failure::system(format!("the stream of events broke off: {why}")).with_hint(
+                "`polder events -f` begins again, with the newest that are kept; \
+                 `polder status` shows whether anybody answers",
+            ));
         }
-        Ok(())
     }
 
     fn print(&self, event: &EventView) -> Result<(), Failure> {

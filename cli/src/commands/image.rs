@@ -1,12 +1,12 @@
 use crate::{
     failure::Failure,
     output::{count, line},
+    roles::chain,
 };
 use core::str::FromStr;
 use polder_runtime::image::pack::{PackFile, PackSpec, Packed, pack_archive, pack_layout};
 use std::{
     collections::{BTreeMap, BTreeSet},
-    error::Error,
     fs,
     os::unix::fs::PermissionsExt as _,
     path::PathBuf,
@@ -91,21 +91,11 @@ impl Pack {
             pack_layout(&spec, &self.output, &self.tag)
         };
         // Whoever packs chose the files and the place, so what is wrong with them is theirs to mend.
-        let Packed { digest, layer_bytes } = packed.map_err(|error| Failure::user(with_causes(&error)))?;
+        let Packed { digest, layer_bytes } = packed.map_err(|error| Failure::user(chain(&error)))?;
         let kind = if archive { "oci-archive" } else { "oci" };
         let bytes = count(u32::try_from(layer_bytes).unwrap_or(u32::MAX), "byte");
         line(&format!("{kind}:{}:{} {digest} ({bytes})", self.output.display(), self.tag))
     }
-}
-
-fn with_causes(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(&format!(": {error}"));
-        cause = error.source();
-    }
-    text
 }
 
 /// `FILE:PATH`

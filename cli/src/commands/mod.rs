@@ -5,6 +5,7 @@ mod completions;
 mod delete;
 mod drain;
 mod events;
+mod follow;
 mod hosts;
 mod image;
 mod logs;
@@ -12,12 +13,13 @@ mod quota;
 mod readmit;
 mod status;
 mod stop;
+mod target;
 mod validate;
 mod wait;
 mod why;
 
 use crate::{failure::Failure, roles};
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 use polder_api::client::Client;
 use std::process::ExitCode;
 
@@ -68,6 +70,21 @@ enum Command {
     Region(roles::region::RegionArgs),
     Host(roles::host::HostArgs),
     Dev(roles::dev::DevArgs),
+}
+
+/// Commands that ask no server.
+const ALONE: [&str; 8] = ["validate", "schema", "image", "completions", "federation", "region", "host", "dev"];
+
+/// The whole command line. Help names an address only where one is asked.
+pub(crate) fn command() -> clap::Command {
+    let mut command = Cli::command();
+    // A command that has an argument of that name is not given the one that all have.
+    let hidden = command.get_arguments().find(|argument| argument.get_id() == "addr").cloned();
+    for name in ALONE {
+        let hidden = hidden.clone().map(|addr| addr.hide(true));
+        command = command.mut_subcommand(name, |inner| inner.args(hidden));
+    }
+    command
 }
 
 /// Carries a command out. Most succeed or fail; roles have exit codes of their own.

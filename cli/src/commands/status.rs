@@ -3,10 +3,11 @@ use crate::{
     output::{self, Format, age, ago, or_dash},
 };
 use polder_api::{
-    client::Client,
+    Code,
+    client::{Client, ClientError},
     dto::{JobList, JobStatus, JobSummary, RegionPart, TaskView},
 };
-use polder_types::JobId;
+use polder_types::{JobId, TaskId};
 
 /// Show jobs, or one job with its regions and tasks
 #[derive(Debug, clap::Args)]
@@ -23,7 +24,10 @@ impl Status {
     pub(super) async fn run(self, client: Client) -> Result<(), Failure> {
         match &self.job {
             Some(job) => {
-                let status = client.job(job).await?;
+                let status = match client.job(job).await {
+                    Ok(status) => status,
+                    Err(error) => return Err(not_there(&client, job, error).await),
+                };
                 if self.output == Format::Json { output::json(&status) } else { one(&status, self.output) }
             }
             None => {
@@ -35,6 +39,20 @@ impl Status {
             }
         }
     }
+}
+
+/// A task that was taken for a job is told from a job that is not there.
+async fn not_there(client: &Client, job: &JobId, error: ClientError) -> Failure {
+    let unknown = error.problem().is_some_and(|problem| problem.code == Code::JobNotFound);
+    if let Some(task) = job.to_string().parse::<TaskId>().ok().filter(|_| unknown)
+        && client.job(&task.job).await.is_ok()
+    {
+        return Failure::user(format!("`{task}` is a task of the job `{}`", task.job)).with_hint(format!(
+            "`polder why {task}` says how it does; `polder status {}` lists all of its tasks",
+            task.job
+        ));
+    }
+    error.into()
 }
 
 fn all(jobs: &[JobSummary], format: Format) -> Result<(), Failure> {

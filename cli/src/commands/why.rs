@@ -1,16 +1,17 @@
+use super::target::Target;
 use crate::{
     failure::Failure,
     output::{self, Format, moment, or_dash},
 };
 use polder_api::client::Client;
-use polder_types::TaskId;
 
 /// Explain why a task is where it is, or what it waits for
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  polder why shop/checkout/web/3")]
 pub(crate) struct Why {
     /// The task, ACCOUNT/JOB/NUMBER
-    task: TaskId,
+    #[arg(value_name = "TASK")]
+    task: Target,
     /// How to print it
     #[arg(short, long, value_enum, default_value_t)]
     output: Format,
@@ -18,7 +19,18 @@ pub(crate) struct Why {
 
 impl Why {
     pub(super) async fn run(self, client: Client) -> Result<(), Failure> {
-        let why = client.why(&self.task).await?;
+        let task = match &self.task {
+            Target::Task(task) => task,
+            Target::Job(job) => {
+                let tasks = client.job(job).await?.spec.tasks;
+                let hint = match tasks {
+                    1 => format!("name its task: `polder why {job}/0`"),
+                    many => format!("name one of its tasks, {job}/0 to {job}/{}: `polder why {job}/0`", many - 1),
+                };
+                return Err(Failure::user(format!("`{job}` is a job")).with_hint(hint));
+            }
+        };
+        let why = client.why(task).await?;
         if self.output == Format::Json {
             return output::json(&why);
         }

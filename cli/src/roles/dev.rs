@@ -5,6 +5,7 @@
 //! children, and the next `polder dev` on the same folder goes on where they were.
 
 mod children;
+mod last;
 mod layout;
 
 use crate::failure::Failure;
@@ -69,6 +70,7 @@ impl DevArgs {
     async fn live(self) -> Result<(), Failure> {
         let layout = Layout::plan(&self).map_err(Failure::user)?;
         let _lock = layout.lock().map_err(Failure::user)?;
+        last::wait_until_gone(&layout).await.map_err(Failure::system)?;
         layout.check_ports().map_err(Failure::user)?;
         let mut children = Children::start(&layout).await.map_err(Failure::system)?;
         layout.announce();

@@ -7,6 +7,9 @@ use polder_runtime::agent::{self, HostConfig, detect_capacity};
 use polder_types::{Bytes, Cpu, DatacenterId, HostId, Label, PortRange, PowerDomainId, RackId, RegionId};
 use std::{collections::BTreeMap, path::PathBuf};
 
+/// What each agent has in its data folder.
+const IDENTITY: &str = "host.json";
+
 /// Runs the agent of this machine
 #[derive(Debug, clap::Args)]
 #[command(
@@ -95,7 +98,15 @@ impl HostArgs {
     pub(crate) fn run(self) -> Result<(), Failure> {
         match (self.command, self.agent) {
             (Some(HostCommand::Purge { data }), _) => {
-                super::in_actix(async move { agent::purge(&data).await.map_err(|error| super::chain(&error)) })
+                if !data.join(IDENTITY).is_file() {
+                    let why =
+                        if data.is_dir() { format!("it has no {IDENTITY}") } else { "it is not there".to_owned() };
+                    let message = format!("{} is no data folder of a host: {why}", data.display());
+                    return Err(Failure::user(message).with_hint("give the --data that the agent was started with"));
+                }
+                let folder = data.display().to_string();
+                super::in_actix(async move { agent::purge(&data).await.map_err(|error| super::chain(&error)) })?;
+                crate::output::line(&format!("no container of {folder} is left"))
             }
             (None, Some(agent)) => {
                 let config = agent.config();

@@ -59,7 +59,7 @@ async fn shutdown() {
 }
 
 /// An error with all that caused it.
-fn chain(error: &dyn std::error::Error) -> String {
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {

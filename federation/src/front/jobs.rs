@@ -144,6 +144,18 @@ fn state(record: &IntentRecord, parts: &[RegionPart]) -> PartState {
     }
 }
 
+/// The state of a job, of whose parts some turned out to be unknown.
+fn state_of(state: PartState, parts: &[RegionPart]) -> PartState {
+    if parts.is_empty() { state } else { PartState::of_parts(parts.iter().map(|part| part.state)) }
+}
+
+/// A generation that a region counted, in the federation's count: both count specs, but a region only those that it has
+/// seen. `newest` is the region's newest, which stands for the federation's newest or one that is older.
+fn counted_here(of_region: Generation, newest: Generation, here: Generation) -> Generation {
+    let older = newest.0.saturating_sub(of_region.0);
+    Generation(here.0.saturating_sub(older).max(1))
+}
+
 fn summary(view: &IntentView<'_>) -> JobSummary {
     let parts = parts(view);
     JobSummary {
@@ -170,7 +182,11 @@ impl FederationApi {
     pub(super) async fn job_list(&self, wanted: &Page) -> Result<JobList, Problem> {
         let actors = self.federation.actors().ok_or_else(not_ready)?;
         let all = |router: &router::IntentRouter| router.intents().map(|view| summary(&view)).collect::<Vec<_>>();
-        let jobs = actors.router.query(all).await.map_err(unread)?;
+        let mut jobs = actors.router.query(all).await.map_err(unread)?;
+        for job in &mut jobs {
+            self.look_at_links(&mut job.regions);
+            job.state = state_of(job.state, &job.regions);
+        }
         let (jobs, next) = page(jobs, wanted, |job| job.job.to_string());
         Ok(JobList { jobs, next })
     }
@@ -190,6 +206,7 @@ impl FederationApi {
 
     pub(super) async fn job_status(&self, job: JobId) -> Result<JobStatus, Problem> {
         let Found { record, mut parts, shares } = self.find_job(&job).await?;
+        self.look_at_links(&mut parts);
         let regions: BTreeSet<&RegionId> = parts.iter().map(|part| &part.region).collect();
         let links: Vec<_> = regions.iter().filter_map(|region| self.link(region)).collect();
         let ask = |client: polder_api::client::Client| {
@@ -205,7 +222,12 @@ impl FederationApi {
                     if let Some(part) = parts.iter_mut().find(|part| part.region == link.region) {
                         refine(part, status.regions.into_iter().next());
                     }
-                    tasks.extend(status.tasks);
+                    let newest = status.generation;
+                    let counted = |mut task: TaskView| {
+                        task.generation = counted_here(task.generation, newest, record.generation);
+                        task
+                    };
+                    tasks.extend(status.tasks.into_iter().map(counted));
                 }
                 // The region may not have it yet, which is no trouble.
                 Err(error) if error.problem().is_some_and(|problem| problem.code == Code::JobNotFound) => {
@@ -217,6 +239,10 @@ impl FederationApi {
                 }
             }
         }
+        for part in parts.iter().filter(|part| self.link(&part.region).is_none()) {
+            let share = shares.iter().find(|share| share.region.region == part.region);
+            tasks.extend(share.into_iter().flat_map(|share| unseen(&record, share, TaskPhase::Unknown)));
+        }
         tasks.sort_by(|one, other| (&one.task, &one.region).cmp(&(&other.task, &other.region)));
         Ok(JobStatus {
             state: state(&record, &parts),
@@ -226,6 +252,25 @@ impl FederationApi {
             regions: parts,
             tasks,
         })
+    }
+
+    /// Adds what links know: a region that is heard says each change at once, so what is known of it is as old as its
+    /// last word, whatever that was about; and a region may not be the federation's any more.
+    fn look_at_links(&self, parts: &mut [RegionPart]) {
+        for part in parts {
+            let Some(link) = self.link(&part.region) else {
+                part.state = PartState::Unknown;
+                part.detail = Some(format!(
+                    "region {} is not one of the federation's any more: what it runs goes on, if it does, and it keeps \
+                     its share; start the federation with it again, or apply the job with other regions",
+                    part.region
+                ));
+                continue;
+            };
+            if part.state != PartState::Unknown {
+                part.as_of = part.as_of.max(link.reach().as_of.unwrap_or_default());
+            }
+        }
     }
 
     pub(super) async fn apply_intent(&self, spec: JobSpec) -> Result<ApplyResponse, Problem> {

@@ -156,7 +156,7 @@ impl Layout {
         self.data.join("logs").join(format!("{role}.log"))
     }
 
-    fn processes_path(&self) -> PathBuf {
+    pub(super) fn processes_path(&self) -> PathBuf {
         self.data.join("dev.json")
     }
 
