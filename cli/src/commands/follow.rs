@@ -40,10 +40,10 @@ enum Next {
 impl Log {
     pub(super) async fn open(client: Client, task: TaskId, query: LogQuery) -> Result<Self, Failure> {
         let mut log = Self { client, task, query, pieces: None, epoch: None, told: false };
-        if log.query.follow {
-            if let Next::Container(epoch) = log.look().await? {
-                log.epoch = Some(epoch);
-            }
+        if log.query.follow
+            && let Next::Container(epoch) = log.look().await?
+        {
+            log.epoch = Some(epoch);
         }
         match log.client.logs(&log.task, &log.query).await {
             Ok(pieces) => log.pieces = Some(pieces),
