@@ -3,6 +3,7 @@
 mod admission;
 mod hosts;
 mod jobs;
+mod logs;
 
 use crate::{keys, region::Region, views};
 use async_trait::async_trait;

@@ -13,7 +13,7 @@
 mod logs;
 mod session;
 
-pub(crate) use logs::LogError;
+pub(crate) use logs::{LogError, LogStream};
 pub(crate) use session::open;
 
 use crate::region::Speaker;

@@ -1,26 +1,19 @@
 //! Jobs and tasks.
 
 use super::{Read as _, RegionApi, not_ready};
-use crate::{links::LogError, views};
-use bytes::Bytes;
-use futures::{StreamExt as _, stream};
+use crate::views;
 use polder_api::{
     Code, Problem,
-    dto::{ApplyResponse, DeleteResponse, JobStatus, JobSummary, LogQuery, PartState, StopResponse, WhyView},
+    dto::{self, ApplyResponse, DeleteResponse, JobStatus, JobSummary, PartState, StopResponse, WhyView},
     job_file::JobFile,
-    server::Stream,
 };
 use polder_core::{
     job_shard::{Event, Origin, Refused},
-    message::TaskShape,
+    message::{PlacementReport, TaskShape},
 };
 use polder_types::{JobId, JobSpec, Slice, SliceVersion, Slots, TaskId};
-use std::{sync::Arc, time::Duration};
 
-/// How long a log may take to begin before its reader is answered without knowing how it begins.
-const FIRST_CHUNK_TIMEOUT: Duration = Duration::from_secs(2);
-
-fn no_such_task(task: &TaskId) -> Problem {
+pub(super) fn no_such_task(task: &TaskId) -> Problem {
     Problem::new(Code::TaskNotFound, format!("there is no task {task} in this region"))
         .with_hint(format!("`polder status {}` lists its tasks", task.job))
 }
@@ -180,24 +173,30 @@ impl RegionApi {
                     spread: spec.spread,
                     priority: spec.priority,
                 };
-                Some((shard.task_view(&wanted)?, shape))
+                let slots = &shard.job_record(&wanted.job)?.slice.slots;
+                let view = shard.task_view(&wanted)?;
+                // One whose slot went elsewhere, and of which nothing is left, is not this region's to speak of.
+                let left = view.current.is_some() || view.next.is_some() || !view.lingering.is_empty();
+                (left || slots.contains(wanted.index)).then_some((view, shape))
             })
             .await?;
         let (view, shape) = found.ok_or_else(|| no_such_task(&task))?;
         let (wait, why, report) =
             (view.wait.clone(), view.current.as_ref().and_then(|c| c.why.clone()), view.report.clone());
+        let wanted = view.wanted;
         let shown = views::task(&self.region.config.region, view, &self.region.addresses());
         let summary = match (&wait, &shown.host, why) {
-            (Some(wait), _, _) => format!("{}; by then, {}", wait.detail, wait.then),
+            (Some(wait), _, _) => wait.detail.clone(),
             (None, Some(host), Some(why)) => format!("on {host}: {why}"),
             (None, Some(host), None) => {
                 format!("on {host}: placed before this node took over, so the reasons are not kept")
             }
             (None, None, _) => format!("the task is {}", shown.phase.as_str()),
         };
-        // For a task that has a place, what the choice looks like now.
+        // What stood in the way of a task that has a place by now explains nothing.
         let report = match report {
             Some(report) => report,
+            None if shown.host.is_some() || !wanted => PlacementReport::default(),
             None => {
                 let actors = self.region.actors().ok_or_else(not_ready)?;
                 let job = task.job.clone();
@@ -212,45 +211,8 @@ impl RegionApi {
             summary,
             considered: report.hosts,
             rejected: views::rejections(&report),
-            waiting: shown.waiting,
+            // The summary has said why.
+            waiting: shown.waiting.zip(wait).map(|(shown, wait)| dto::Wait { message: wait.then, ..shown }),
         })
-    }
-
-    pub(super) async fn read_logs(
-        &self,
-        task: TaskId,
-        query: LogQuery,
-    ) -> Result<Stream<Result<Bytes, Problem>>, Problem> {
-        let shard = self.region.owner_of(&task.job).ok_or_else(not_ready)?;
-        let wanted = task.clone();
-        let view = shard.read(move |shard| shard.task_view(&wanted)).await?;
-        let view = view.ok_or_else(|| no_such_task(&task))?;
-        let host = view.current.map(|container| container.host).or_else(|| view.last_exit.map(|exit| exit.host));
-        let host = host.ok_or_else(|| {
-            Problem::new(Code::LogsNotFound, format!("task {task} has had no container yet"))
-                .with_hint(format!("`polder why {task}` says what it waits for"))
-        })?;
-        let log = self.region.links.read_log(&host, task, query.follow, query.tail).map_err(|error| match error {
-            LogError::NotLinked => Problem::new(Code::HostUnreachable, format!("host {host} has no open link"))
-                .with_hint("what it runs goes on running; try again when it is back (`polder hosts`)"),
-            LogError::Busy => Problem::new(Code::Overloaded, format!("too many logs are being read from host {host}")),
-        })?;
-        let host = Arc::new(host);
-        let chunks = stream::unfold(log, move |mut log| {
-            let host = Arc::clone(&host);
-            async move {
-                let chunk = log.next().await?;
-                let chunk = chunk.map_err(|why| Problem::new(Code::LogsNotFound, format!("host {host}: {why}")));
-                Some((chunk, log))
-            }
-        });
-        // What is wrong from the start is an answer, not a stream that breaks off. A task that prints nothing is not wrong.
-        let mut chunks = chunks.boxed_local();
-        let Ok(first) = tokio::time::timeout(FIRST_CHUNK_TIMEOUT, chunks.next()).await else { return Ok(chunks) };
-        match first {
-            None => Ok(stream::empty().boxed_local()),
-            Some(Err(problem)) => Err(problem),
-            Some(first) => Ok(stream::once(async move { first }).chain(chunks).boxed_local()),
-        }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::{LOG_CHUNKS_MAX, LOGS_PER_HOST_MAX, Link, Links};
 use bytes::Bytes;
-use polder_types::{HostId, TaskId};
+use polder_types::{Epoch, HostId, TaskId};
 use polder_wire::{LogCancel, LogChunk, LogRequest, ToHost};
 use std::{
     collections::BTreeMap,
@@ -17,6 +17,8 @@ pub(crate) struct LogStream {
     id: u64,
     chunks: mpsc::Receiver<LogChunk>,
     ended: bool,
+    /// Whether it ended because nothing more can come, rather than by the host's word.
+    lost: bool,
 }
 
 /// Why a log can't be read.
@@ -29,11 +31,12 @@ pub(crate) enum LogError {
 }
 
 impl Links {
-    /// Begins to read the newest container's log of a task.
+    /// Begins to read the log of one of a task's containers; without an epoch, of the newest that the host has.
     pub(crate) fn read_log(
         &self,
         host: &HostId,
         task: TaskId,
+        epoch: Option<Epoch>,
         follow: bool,
         tail: Option<u32>,
     ) -> Result<LogStream, LogError> {
@@ -48,9 +51,9 @@ impl Links {
             }
             logs.insert(id, sender);
         }
-        let stream = LogStream { link: Arc::clone(&link), id, chunks, ended: false };
+        let stream = LogStream { link: Arc::clone(&link), id, chunks, ended: false, lost: false };
         // From here on dropping the stream takes the entry out again.
-        if link.send(ToHost::Log(LogRequest { id, task, epoch: None, follow, tail })) {
+        if link.send(ToHost::Log(LogRequest { id, task, epoch, follow, tail })) {
             Ok(stream)
         } else {
             Err(LogError::Busy)
@@ -89,13 +92,18 @@ impl Link {
 }
 
 impl LogStream {
+    /// Whether it broke off without a word of the host: the log may go on.
+    pub(crate) const fn is_lost(&self) -> bool {
+        self.lost
+    }
+
     /// The next piece: none at the end, an error with the host's words when it can't go on.
     pub(crate) async fn next(&mut self) -> Option<Result<Bytes, String>> {
         if self.ended {
             return None;
         }
         let Some(chunk) = self.chunks.recv().await else {
-            self.ended = true;
+            (self.ended, self.lost) = (true, true);
             return Some(Err("the host's link was lost, or this reader was too slow; ask again".to_owned()));
         };
         self.ended = chunk.eof || chunk.error.is_some();
@@ -134,7 +142,7 @@ mod tests {
     fn reading(links: &Links) -> (super::super::Admitted, LogStream, LogRequest) {
         let host = "h1".parse().unwrap();
         let mut open = links.admit(&host, polder_types::HomeId(1), 1).unwrap();
-        let log = links.read_log(&host, "a/b/0".parse().unwrap(), true, None).unwrap();
+        let log = links.read_log(&host, "a/b/0".parse().unwrap(), None, true, None).unwrap();
         let Ok(ToHost::Log(request)) = open.queue.try_recv() else { panic!("the host was not asked") };
         (open, log, request)
     }
@@ -160,7 +168,7 @@ mod tests {
         links.dismiss(&"h1".parse().unwrap(), &open.link);
         assert!(matches!(now(log.next()), Some(Some(Err(_)))));
         assert_eq!(now(log.next()), Some(None));
-        let late = links.read_log(&"h1".parse().unwrap(), "a/b/0".parse().unwrap(), true, None);
+        let late = links.read_log(&"h1".parse().unwrap(), "a/b/0".parse().unwrap(), None, true, None);
         assert_eq!(late.err(), Some(LogError::NotLinked));
     }
 
@@ -185,7 +193,7 @@ mod tests {
     fn so_many_logs_and_no_more() {
         let links = Links::default();
         let (_open, _log, _) = reading(&links);
-        let read = || links.read_log(&"h1".parse().unwrap(), "a/b/0".parse().unwrap(), false, None);
+        let read = || links.read_log(&"h1".parse().unwrap(), "a/b/0".parse().unwrap(), None, false, None);
         let mut logs: Vec<_> = (1..LOGS_PER_HOST_MAX).map(|_| read().unwrap()).collect();
         assert_eq!(read().err(), Some(LogError::Busy));
         logs.pop();

@@ -7,6 +7,8 @@ use polder_api::{
     client::{Client, ClientError},
     dto::{LogQuery, PartState},
 };
+use polder_core::message::HostReport;
+use polder_types::{ContainerPhase, ContainerStatus, ExitStatus, Timestamp};
 use polder_wire::{LogChunk, ToRegion};
 
 fn code(error: &ClientError) -> Option<Code> {
@@ -59,11 +61,33 @@ async fn a_log_is_read_over_its_hosts_link_and_ends_with_it() {
     })
     .await;
 
+    // One that follows goes on with the task's next container, and is told where that begins.
+    let mut follow = client.logs(&"demo/web/0".parse().unwrap(), &query).await.unwrap();
+    assert_eq!(follow.next().await.unwrap().unwrap(), "demo/web/0 says hello\n");
+    {
+        let mut seen = host.seen.lock().unwrap();
+        let id = *seen.logs.keys().next_back().unwrap();
+        let (container, _) = seen.running.pop_first().unwrap();
+        seen.ended.insert(container.clone(), ExitStatus::Code { code: 1 });
+        let phase = ContainerPhase::Ended { status: ExitStatus::Code { code: 1 }, at: Timestamp(1) };
+        let containers = vec![ContainerStatus { id: container, phase }];
+        seen.say.push(ToRegion::Log(LogChunk { id, bytes: "bye\n".into(), eof: true, error: None }));
+        seen.say.push(ToRegion::Report(HostReport::Changed { containers }));
+    }
+    let mut text = String::new();
+    while !text.ends_with("says hello\n") {
+        text.push_str(std::str::from_utf8(&follow.next().await.unwrap().unwrap()).unwrap());
+    }
+    assert_eq!(text, "bye\n--- demo/web/0@2 on host h1 begins ---\ndemo/web/0 says hello\n");
+    drop(follow);
+
     // One that follows is told when the host is gone, rather than left to wait.
     let mut follow = client.logs(&"demo/web/0".parse().unwrap(), &query).await.unwrap();
     assert_eq!(follow.next().await.unwrap().unwrap(), "demo/web/0 says hello\n");
     host.cut();
-    while let Some(Ok(_)) = follow.next().await {}
+    let told = follow.next().await.unwrap().unwrap();
+    assert!(std::str::from_utf8(&told).unwrap().contains("breaks off"), "{told:?}");
+    drop(follow);
     eventually("the host has no link", || async {
         let error = read(&client, "demo/web/0", false).await.unwrap_err();
         code(&error) == Some(Code::HostUnreachable)

@@ -3,9 +3,9 @@
 use crate::support::{FakeHost, eventually, free_port, job, start_region, state};
 use polder_api::{
     client::Client,
-    dto::{DrainRequest, DrainState, HostHealth, PartState},
+    dto::{DrainRequest, DrainState, HostHealth, PartState, TaskPhase},
 };
-use polder_types::Millis;
+use polder_types::{Epoch, Millis};
 
 #[actix_web::test]
 async fn a_job_runs_survives_a_restart_of_its_region_and_leaves_a_drained_host() {
@@ -52,6 +52,8 @@ async fn a_job_runs_survives_a_restart_of_its_region_and_leaves_a_drained_host()
     client.stop_job(&"demo/web".parse().unwrap()).await.unwrap();
     eventually("the job is stopped", || async { state(&client).await == Some(PartState::Stopped) }).await;
     assert_eq!(hosts[1].running().len(), 0);
+    let tasks = client.job(&"demo/web".parse().unwrap()).await.unwrap().tasks;
+    assert!(tasks.iter().all(|task| task.phase == TaskPhase::Stopped && task.epoch > Epoch(0)), "{tasks:?}");
     eventually("it is deleted", || async { client.delete_job(&"demo/web".parse().unwrap()).await.is_ok() }).await;
     assert_eq!(state(&client).await, None);
     region.stop().await;
