@@ -72,8 +72,8 @@ pub(crate) enum Happening {
     /// One side looks whether the other is still heard.
     HostIdle(HostAt, u32, u64),
     NodeIdle(NodeAt, u32, HostAt, u64),
-    /// A host was to be let in by now.
-    EnteringEnds(NodeAt, u32, u32, u64),
+    /// A host was to have said what it has by now, or to be let in.
+    EnteringEnds(NodeAt, u32, u32, u64, bool),
     /// What shards had no room for is tried again.
     Owed(NodeAt, u32, HostAt, u64),
 

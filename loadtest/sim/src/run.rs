@@ -105,13 +105,14 @@ fn converge(world: &mut World) -> Option<u64> {
 
 /// Nothing moves any more.
 fn rest(world: &mut World) {
-    // What was about to start or stop when all seemed right may still do so.
-    let (starts, until) = (world.counts.service_starts, world.now + RESTS_FOR);
+    let (jobs, until) = (world.at_rest(), world.now + RESTS_FOR);
+    let before = world.oracles.restart.by_job.clone();
     run_until(world, until);
     world.counts.look(oracle::REST);
-    let moved = world.counts.service_starts - starts;
-    if moved > 0 {
-        world.violated(oracle::REST, format!("{moved} containers started though everything was as wanted"));
+    let after = &world.oracles.restart.by_job;
+    let moved = jobs.iter().find(|job| before.get(job) != after.get(job)).cloned();
+    if let Some(job) = moved {
+        world.violated(oracle::REST, format!("a container of {job} started though everything was as wanted"));
     }
     if let Some(why) = world.unsettled() {
         world.violated(oracle::REST, format!("what was right is not any more: {why}"));

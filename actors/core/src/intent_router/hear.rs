@@ -58,8 +58,12 @@ impl IntentRouter {
         let Some(known) = self.regions.get_mut(region) else { return };
         let lost: Vec<JobId> = known.acked.keys().filter(|job| !present.contains(job)).cloned().collect();
         for job in lost {
-            known.acked.remove(&job);
-            if self.intents.get(&job).is_some_and(|record| record.slice(region).is_some()) {
+            if let Some(known) = self.regions.get_mut(region) {
+                known.acked.remove(&job);
+            }
+            // One that was to forget the job has it no more, and need not be told again.
+            let lacks = self.intents.get(&job).is_some_and(|record| record.slice(region).is_some());
+            if lacks && !self.has_dropped(region, &job) {
                 self.outbox.want(region, &job, Some(now));
             }
         }

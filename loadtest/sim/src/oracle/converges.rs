@@ -11,6 +11,7 @@ use polder_core::{
     job_shard::{JobRecord, JobShard, TaskState, TaskView, Template},
 };
 use polder_types::{Amounts, ContainerPhase, JobId, JobKind, Resources, ShardId};
+use std::collections::BTreeSet;
 
 impl World {
     /// What is not as it should be in the end; none if all is.
@@ -28,7 +29,11 @@ impl World {
             return Some("a machine of the federation is being restored".to_owned());
         };
         let (slices, allotments) = (router.puts_pending(), ledger.puts_pending());
-        if slices + allotments > 0 {
+        // A region can't forget what may still run on a host that is lost, and is asked to for ever.
+        let stuck =
+            self.federation.intents.values().filter(|record| record.deleting && self.is_on_lost_host(&record.spec.id));
+        let asked: usize = stuck.map(|record| record.regions.len()).sum();
+        if slices > asked || allotments > 0 {
             return Some(format!("{slices} slices and {allotments} allotments are not known to be where they belong"));
         }
         for record in self.federation.quotas.values() {
@@ -139,6 +144,26 @@ impl World {
         })
     }
 
+    /// Services of which nothing waits for room or quota: nothing of them has a reason to move.
+    pub(crate) fn at_rest(&self) -> BTreeSet<JobId> {
+        let mut all: BTreeSet<JobId> = BTreeSet::new();
+        let mut short: BTreeSet<JobId> = BTreeSet::new();
+        for (region, sim) in (0..).zip(&self.regions) {
+            let Some(lead) = self.leader(region).and_then(|at| self.node(at).lead.as_ref()) else { continue };
+            for ((shard, job), record) in &sim.store.jobs {
+                if record.slice.spec.kind == JobKind::Service {
+                    all.insert(job.clone());
+                }
+                let machine = lead.shards.get(usize::from(*shard)).and_then(Cell::running);
+                let views = machine.map(|machine| machine.task_views(job)).unwrap_or_default();
+                if views.iter().any(|task| self.waits_rightly(region, record, task)) {
+                    short.insert(job.clone());
+                }
+            }
+        }
+        all.difference(&short).cloned().collect()
+    }
+
     /// Whether a task's container really runs, from the newest template, and answers.
     fn runs_as_wanted(&self, region: u8, record: &JobRecord, task: &TaskView) -> bool {
         let Some(current) = &task.current else { return false };
@@ -182,15 +207,24 @@ impl World {
         })
     }
 
-    /// Whether a slot may still run on a host that is lost, in a region that it has left: nobody may take it for gone.
+    /// Whether something of a job may still run on a host that is lost.
+    fn is_on_lost_host(&self, job: &JobId) -> bool {
+        (0_u8..).zip(&self.oracles.books).any(|(region, books)| {
+            let mut of_job = books.placed.iter().filter(|(id, _)| id.task.job == *job);
+            of_job.any(|(_, placed)| self.host(HostAt { region, host: placed.host }).lost)
+        })
+    }
+
+    /// Whether a slot waits for others that left a region with it and may still run on a host that is lost: nobody may
+    /// take them for gone, and a region lets go of all of them or none.
     fn is_stuck(&self, record: &IntentRecord, slot: u32) -> bool {
         (0_u8..).zip(&self.regions).any(|(region, sim)| {
-            let leaving = record.regions.get(&sim.id).is_some_and(|share| share.leaving.contains(slot));
+            let Some(share) = record.regions.get(&sim.id) else { return false };
             let mut placed = self.oracles.books[usize::from(region)].placed.iter();
-            leaving
+            share.leaving.contains(slot)
                 && placed.any(|(id, placed)| {
                     let lost = self.host(HostAt { region, host: placed.host }).lost;
-                    id.task.job == record.spec.id && id.task.index == slot && lost
+                    id.task.job == record.spec.id && share.leaving.contains(id.task.index) && lost
                 })
         })
     }
@@ -198,10 +232,7 @@ impl World {
     fn unsettled_intent(&self, record: &IntentRecord) -> Option<String> {
         let job = &record.spec.id;
         if record.deleting {
-            let lost = (0_u8..).zip(&self.oracles.books).any(|(region, books)| {
-                let mut placed = books.placed.iter().filter(|(id, _)| id.task.job == *job);
-                placed.any(|(_, placed)| self.host(HostAt { region, host: placed.host }).lost)
-            });
+            let lost = self.is_on_lost_host(job);
             // Nobody may take for gone what may still run on a host that is lost.
             return (!lost).then(|| format!("{job} is still being deleted"));
         }

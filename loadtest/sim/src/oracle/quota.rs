@@ -8,7 +8,7 @@ use polder_core::{
     message::{PlacementAnswer, PlacementNote, RequestId},
     quota_ledger::QuotaRecord,
 };
-use polder_types::{AccountId, Allotment, Amounts, ContainerId, JobId, TaskId};
+use polder_types::{AccountId, Allotment, Amounts, Bytes, ContainerId, Cpu, JobId, TaskId};
 use std::collections::BTreeMap;
 
 /// How much later than the store an allocator may hear of an allotment.
@@ -87,7 +87,7 @@ impl World {
     }
 
     /// More is charged to a task's accounts than before.
-    pub(crate) fn see_admitted(&mut self, region: u8, task: &TaskId, added: &[ContainerId]) {
+    pub(crate) fn see_admitted(&mut self, region: u8, task: &TaskId, grows: Amounts, added: &[ContainerId]) {
         self.counts.look(QUOTA);
         let now = self.now;
         let granted =
@@ -102,7 +102,12 @@ impl World {
             }
             let history = self.oracles.quota.history.get(&(region, account.clone()))?;
             let limit = most_since(history, granted.saturating_sub(LAG))?;
-            (!used.within(limit)).then(|| {
+            // An account that is above a limit that shrank may stay there, but not grow.
+            let over = used.minus(limit);
+            let above = (grows.cpu > Cpu::ZERO && over.cpu > Cpu::ZERO)
+                || (grows.memory > Bytes::ZERO && over.memory > Bytes::ZERO)
+                || (grows.tasks > 0 && over.tasks > 0);
+            above.then(|| {
                 format!("{task} is admitted in region {region}: {account} uses {used:?} there, and may use {limit:?}")
             })
         });

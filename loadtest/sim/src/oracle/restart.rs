@@ -3,26 +3,31 @@
 use super::{RESTART, World};
 use crate::names::HostAt;
 use polder_types::{ContainerId, JobId};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// How far a deadline may lie ahead of this world's clock and have passed by a node's.
 const SKEW: u64 = 3_000;
 
 /// Every container that ever started.
 #[derive(Debug, Default)]
-pub(crate) struct Started(BTreeSet<(u8, ContainerId)>);
+pub(crate) struct Started {
+    containers: BTreeSet<(u8, ContainerId)>,
+    /// How many of each job there were.
+    pub(crate) by_job: BTreeMap<JobId, u64>,
+}
 
 impl World {
     pub(crate) fn see_first_start(&mut self, at: HostAt, id: &ContainerId) {
         self.counts.look(RESTART);
-        if !self.oracles.restart.0.insert((at.region, id.clone())) {
+        *self.oracles.restart.by_job.entry(id.task.job.clone()).or_default() += 1;
+        if !self.oracles.restart.containers.insert((at.region, id.clone())) {
             self.violated(RESTART, format!("{id} is started again on {at}"));
         }
     }
 
     /// A job is forgotten: its name is free, and its tasks count from the beginning again.
     pub(crate) fn see_job_forgotten(&mut self, region: u8, job: &JobId) {
-        self.oracles.restart.0.retain(|(of, id)| *of != region || id.task.job != *job);
+        self.oracles.restart.containers.retain(|(of, id)| *of != region || id.task.job != *job);
     }
 
     /// A host stops a container.

@@ -49,7 +49,8 @@ impl Books {
         self.hosts.get(&host).map_or((0, 0, 0), |on| (on.cpu, on.memory, containers))
     }
 
-    fn change_account(&mut self, task: &TaskId, before: Amounts, after: Amounts) -> bool {
+    /// Charges a task to its accounts; by how much that is more.
+    fn change_account(&mut self, task: &TaskId, before: Amounts, after: Amounts) -> Amounts {
         let mut account = task.job.account.as_str();
         loop {
             if let Ok(id) = AccountId::new(account) {
@@ -61,7 +62,7 @@ impl Books {
                 None => break,
             }
         }
-        after != before && !after.within(before)
+        after.minus(before)
     }
 }
 
@@ -110,8 +111,8 @@ impl World {
         let books = &mut self.oracles.books[usize::from(region)];
         let after = books.task(&task);
         let grows = books.change_account(&task, before, after);
-        if grows {
-            self.see_admitted(region, &task, &added);
+        if grows != Amounts::default() {
+            self.see_admitted(region, &task, grows, &added);
         }
     }
 

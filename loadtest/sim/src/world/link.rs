@@ -27,6 +27,8 @@ const RECONNECT: u64 = 200;
 const RECONNECT_MAX: u64 = 10_000;
 /// How often a shard that had no room is tried again.
 const OWED_TICK: u64 = 200;
+/// How long a host may take to say what it has.
+const INVENTORY_TIMEOUT: u64 = 10_000;
 /// How long a broker may take to let a host in.
 const ANSWER_TIMEOUT: u64 = 15_000;
 
@@ -274,6 +276,7 @@ impl World {
         self.send_down(node, from, session, Down::Welcome);
         let life = self.node(node).process.life;
         self.queue.push(now + NODE_IDLE, Happening::NodeIdle(node, life, from, session));
+        self.queue.push(now + INVENTORY_TIMEOUT, Happening::EnteringEnds(node, life, from.host, session, false));
     }
 
     /// A link has said its last.
@@ -348,9 +351,10 @@ impl World {
         }
     }
 
-    /// A host was not let in for too long.
-    pub(crate) fn entering_ends(&mut self, node: NodeAt, host: u32, session: u64) {
-        if self.link(node, host, session).is_some_and(|link| link.entering.is_some()) {
+    /// A host has not said what it has in time, or was not let in for too long.
+    pub(crate) fn entering_ends(&mut self, node: NodeAt, host: u32, session: u64, said: bool) {
+        let late = |link: &mut Link| link.boot.is_none() && link.entering.is_some() == said;
+        if self.link(node, host, session).is_some_and(late) {
             self.node_link_over(node, host, session, true);
         }
     }
@@ -384,7 +388,7 @@ impl World {
                 lead.next_reply += 1;
                 let reply = ReplyId(lead.next_reply);
                 lead.entering.insert(reply.0, (from.host, session));
-                self.queue.push(ends, Happening::EnteringEnds(node, life, from.host, session));
+                self.queue.push(ends, Happening::EnteringEnds(node, life, from.host, session, true));
                 let info = Box::new(info);
                 let linked = broker::Event::HostLinked { reply, info, boot, home, session: number, drain };
                 self.deliver(broker, linked);

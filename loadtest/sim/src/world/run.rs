@@ -144,7 +144,7 @@ impl World {
             Happening::Down(at, life, from, session, message) => self.down(at, from, session, message, life),
             Happening::HostIdle(at, _, cut) => self.host_idle(at, cut),
             Happening::NodeIdle(node, _, at, session) => self.node_idle(node, at, session),
-            Happening::EnteringEnds(node, _, host, session) => self.entering_ends(node, host, session),
+            Happening::EnteringEnds(node, _, host, session, said) => self.entering_ends(node, host, session, said),
             Happening::Owed(node, _, at, session) => self.pay_owed(node, at, session),
             Happening::LaunchEnds(at, _, id) => self.launch_ends(at, id),
             Happening::Exit(at, boot, id, status) => self.exit(at, boot, id, *status),
