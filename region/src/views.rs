@@ -67,7 +67,7 @@ fn detail(job: &job_shard::JobView, status: &dto::SliceStatus) -> Option<String>
     let mut parts: Vec<String> =
         status.waiting.iter().map(|wait| format!("{} waiting: {}", wait.tasks, wait.reason)).collect();
     if let Some(update) = &job.update {
-        let mut text = format!("release to generation {}: {} done, {} to come", update.to, update.done, update.to_come);
+        let mut text = format!("release to the newest generation: {} done, {} to come", update.done, update.to_come);
         if let Some(wait) = &update.wait {
             text.push_str(&format!(", waits: {}", wait.detail));
         }

@@ -129,7 +129,7 @@ pub(crate) fn some(amounts: &Amounts) -> String {
 }
 
 fn tasks(number: u32) -> String {
-    if number == 1 { "1 task".to_string() } else { format!("{number} tasks") }
+    crate::wording::counted(number, "task")
 }
 
 #[cfg(test)]

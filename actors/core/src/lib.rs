@@ -14,3 +14,4 @@ pub mod machine;
 pub mod message;
 mod outbox;
 pub mod quota_ledger;
+mod wording;

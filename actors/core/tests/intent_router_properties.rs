@@ -127,7 +127,7 @@ impl FakeRegion {
 /// What a region is sent. A link keeps the order of what is about one job.
 #[derive(Clone, Debug)]
 enum Sent {
-    Put(Slice),
+    Put(Box<Slice>),
     Drop(JobId, SliceVersion),
 }
 
@@ -181,7 +181,7 @@ impl World {
         }
         for effect in after.open(Durable::committed()) {
             match effect {
-                Effect::PutSlice { region, slice } => self.puts.push_back((region, Sent::Put(*slice))),
+                Effect::PutSlice { region, slice } => self.puts.push_back((region, Sent::Put(slice))),
                 Effect::DropSlice { region, job, version } => self.puts.push_back((region, Sent::Drop(job, version))),
                 Effect::Reply { reply, answer } => drop(self.answers.insert(reply, answer)),
                 Effect::Notice(_) => {}

@@ -62,8 +62,14 @@ impl EventLog {
 
     /// What is kept, and then what comes, each event once. A watcher that is too slow misses some.
     pub fn follow(&self) -> impl Stream<Item = EventView> + use<> {
+        let (before, after) = self.recent_and_after();
+        stream::iter(before).chain(after)
+    }
+
+    /// What is kept, newest last, and apart from it what comes after: no event is in both, or in neither.
+    pub fn recent_and_after(&self) -> (Vec<EventView>, impl Stream<Item = EventView> + use<>) {
         let (before, watch): (Vec<_>, _) = {
-            // Under one lock, so that no event is in both, or in neither.
+            // Under one lock.
             let kept = self.kept();
             (kept.iter().cloned().collect(), self.watchers.subscribe())
         };
@@ -76,7 +82,7 @@ impl EventLog {
                 }
             }
         });
-        stream::iter(before).chain(after)
+        (before, after)
     }
 }
 

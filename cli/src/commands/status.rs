@@ -57,7 +57,7 @@ async fn not_there(client: &Client, job: &JobId, error: ClientError) -> Failure 
 
 fn all(jobs: &[JobSummary], format: Format) -> Result<(), Failure> {
     let wide = format == Format::Wide;
-    let mut headings = vec!["JOB", "KIND", "STATE", "READY", "GENERATION"];
+    let mut headings = vec!["JOB", "KIND", "STATE", "READY", "UPDATED", "GENERATION"];
     if wide {
         headings.extend(["RUNNING", "REGIONS"]);
     }
@@ -68,6 +68,7 @@ fn all(jobs: &[JobSummary], format: Format) -> Result<(), Failure> {
             or_dash(kind),
             job.state.as_str().to_owned(),
             format!("{}/{}", job.ready, job.wanted),
+            format!("{}/{}", job.updated, job.wanted),
             job.generation.to_string(),
         ];
         if wide {
@@ -94,13 +95,14 @@ fn one(status: &JobStatus, format: Format) -> Result<(), Failure> {
             part.region.to_string(),
             part.state.as_str().to_owned(),
             format!("{}/{}", part.ready, part.wanted),
+            format!("{}/{}", part.updated, part.wanted),
             part.running.to_string(),
             part.generation.to_string(),
             ago(part.as_of),
             or_dash(part.detail.as_ref()),
         ]
     };
-    let headings = ["REGION", "STATE", "READY", "RUNNING", "GENERATION", "AS OF", "DETAIL"];
+    let headings = ["REGION", "STATE", "READY", "UPDATED", "RUNNING", "GENERATION", "AS OF", "DETAIL"];
     output::table(&headings, status.regions.iter().map(part))?;
     if status.tasks.is_empty() {
         return Ok(());

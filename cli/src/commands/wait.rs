@@ -113,13 +113,18 @@ pub(super) async fn for_job(
 
 fn show(progress: &mut Progress, part: &RegionPart) {
     let mut text = format!("{}, {} of {} ready", part.state.as_str(), part.ready, part.wanted);
+    // During an update those of the older spec are ready, too.
+    if part.updated < part.ready {
+        text.push_str(&format!(", {} updated", part.updated));
+    }
     if part.completed > 0 {
         text.push_str(&format!(", {} completed", part.completed));
     }
     if let Some(detail) = &part.detail {
         text.push_str(&format!(" ({detail})"));
     }
-    progress.show(part.region.as_str(), part.ready.saturating_add(part.completed), part.wanted, &text);
+    let done = part.ready.min(part.updated).saturating_add(part.completed);
+    progress.show(part.region.as_str(), done, part.wanted, &text);
 }
 
 /// Says for each region, and some tasks, what is in the way.

@@ -17,30 +17,51 @@ const PAUSE: Duration = Duration::from_secs(2);
 
 impl FederationApi {
     pub(super) async fn latest_events(&self) -> EventList {
-        let mut events = self.federation.events.recent();
-        let links = self.federation.links.values();
-        for (link, answer) in self.ask_regions(links, |client: Client| async move { client.events().await }).await {
-            match answer {
-                Ok(list) => events.extend(list.events),
-                Err(error) => tracing::debug!(region = %link.region, %error, "its events are missing in the list"),
-            }
-        }
-        events.sort_by_key(|event| event.at);
-        let surplus = events.len().saturating_sub(EVENTS_KEPT_MAX);
-        events.drain(..surplus);
-        EventList { events }
+        let own = self.federation.events.recent();
+        let of_regions = self.events_of_regions().await.into_iter().flat_map(|(_, events)| events);
+        EventList { events: in_order(own.into_iter().chain(of_regions)) }
     }
 
-    pub(super) fn event_stream(&self) -> Stream<EventView> {
-        let own = self.federation.events.follow().boxed_local();
-        let of_regions = self.federation.links.values().cloned().map(|link| follow(link).boxed_local());
-        stream::select_all(std::iter::once(own).chain(of_regions)).boxed_local()
+    /// What each region has kept; nothing of one that does not answer.
+    async fn events_of_regions(&self) -> Vec<(Arc<RegionLink>, Vec<EventView>)> {
+        let links = self.federation.links.values();
+        let answers = self.ask_regions(links, |client: Client| async move { client.events().await }).await;
+        let events = |(link, answer): (&Arc<RegionLink>, Result<EventList, _>)| match answer {
+            Ok(list) => (Arc::clone(link), list.events),
+            Err(error) => {
+                tracing::debug!(region = %link.region, %error, "its past events are missing");
+                (Arc::clone(link), Vec::new())
+            }
+        };
+        answers.into_iter().map(events).collect()
+    }
+
+    /// First what is kept, in order of time, then what comes. A region that did not answer at first comes in, with its
+    /// past, when it does.
+    pub(super) async fn event_stream(&self) -> Stream<EventView> {
+        let (mut past, own) = self.federation.events.recent_and_after();
+        let mut after = vec![own.boxed_local()];
+        for (link, events) in self.events_of_regions().await {
+            let mut seen = Seen::default();
+            past.extend(events.into_iter().filter(|event| seen.is_new(event)));
+            after.push(follow(link, seen).boxed_local());
+        }
+        stream::iter(in_order(past)).chain(stream::select_all(after)).boxed_local()
     }
 }
 
-/// A region's events, for as long as somebody listens; after a break, from where it broke off.
-fn follow(link: Arc<RegionLink>) -> impl futures::Stream<Item = EventView> {
-    let state = Follow { link, events: None, seen: Seen::default() };
+/// Events of several nodes in order of time: the newest, as many as each of them keeps.
+fn in_order(events: impl IntoIterator<Item = EventView>) -> Vec<EventView> {
+    let mut events: Vec<EventView> = events.into_iter().collect();
+    events.sort_by_key(|event| event.at);
+    let surplus = events.len().saturating_sub(EVENTS_KEPT_MAX);
+    events.drain(..surplus);
+    events
+}
+
+/// A region's events that were not seen yet, for as long as somebody listens; after a break, from where it broke off.
+fn follow(link: Arc<RegionLink>, seen: Seen) -> impl futures::Stream<Item = EventView> {
+    let state = Follow { link, events: None, seen };
     stream::unfold(state, |mut follow| async move { follow.next().await.map(|event| (event, follow)) })
 }
 

@@ -123,7 +123,7 @@ impl Front for FederationApi {
     }
 
     async fn follow_events(&self) -> Result<Stream<EventView>, Problem> {
-        Ok(self.event_stream())
+        Ok(self.event_stream().await)
     }
 
     async fn actors(&self) -> Result<ActorList, Problem> {

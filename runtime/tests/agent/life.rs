@@ -115,7 +115,7 @@ async fn an_image_is_prepared_ahead_or_it_is_said_why_not() {
         let of_it = region.preparations.iter().rev().find(|(id, said)| id == of && *said != Preparation::UnderWay);
         of_it.map(|(_, said)| said.clone())
     };
-    let both = |region: &Region| answered(region, &here).is_some() && answered(region, &nowhere).is_some();
+    let both = |region: &mut Region| answered(region, &here).is_some() && answered(region, &nowhere).is_some();
     region.until("it has answered both", both).await;
     assert_eq!(answered(&region, &here), Some(Preparation::Done));
     let Some(Preparation::Failed { reason }) = answered(&region, &nowhere) else { panic!("{region:?}") };

@@ -9,6 +9,7 @@ use super::{
 use crate::{
     machine::Effects,
     message::{Charge, Grant, Notice, PlacementAnswer, PlacementNote, PlacementRequest, RequestId},
+    wording::counted,
 };
 use alloc::{format, string::ToString as _, vec, vec::Vec};
 use polder_types::{ContainerId, OwnerEpoch, ShardId, TaskId, Timestamp};
@@ -99,9 +100,9 @@ impl Allocator {
                 kind: "placement_request_dropped",
                 subject: request.job.to_string(),
                 message: format!(
-                    "{} tasks of {} were not queued for room: {REQUESTS_WAITING_MAX} requests wait already; their \
+                    "the queue for room has no place for {} of {}: {REQUESTS_WAITING_MAX} requests wait already; their \
                      shard asks again",
-                    wanted.len(),
+                    counted(wanted.len(), "task"),
                     request.job
                 ),
             }));

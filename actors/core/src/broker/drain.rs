@@ -14,7 +14,7 @@ use super::{
     limits::{DRAIN_MAX, TEXT_BYTES_MAX},
     state::{Cordon, DrainRecord, DrainState},
 };
-use crate::message::DrainAttestation;
+use crate::{message::DrainAttestation, wording::counted};
 
 pub(super) fn cut(mut text: String) -> String {
     let mut end = TEXT_BYTES_MAX.min(text.len());
@@ -216,8 +216,9 @@ impl Broker {
                     )
                 } else {
                     let message = format!(
-                        "its drain {} ended as forced: {forced} containers did not stop in time and were killed",
-                        standing.version
+                        "its drain {} ended as forced: {} did not stop in time and had to be killed",
+                        standing.version,
+                        counted(forced, "container")
                     );
                     ("drain_forced", message)
                 });
@@ -301,7 +302,7 @@ impl Broker {
         } else if left.is_empty() {
             String::from("it did not say that nothing is left")
         } else {
-            format!("{} containers could not be killed, such as {}", left.len(), left[0])
+            format!("{} could not be killed, such as {}", counted(left.len(), "container"), left[0])
         };
         if let Some(drain) = entry.record.drain.as_mut() {
             drain.state = DrainState::Unattested;

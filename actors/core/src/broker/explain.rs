@@ -12,7 +12,7 @@ use super::{
     state::HostRecord,
     view::{DrainProgress, HostView},
 };
-use crate::message::HostNotice;
+use crate::{message::HostNotice, wording::counted};
 
 impl Broker {
     /// What the allocator and the shards should know of every host: for one that was just restored.
@@ -60,16 +60,16 @@ impl Broker {
     fn progress(&self, entry: &Host) -> Option<DrainProgress> {
         let drain = entry.draining()?;
         let end = drain.deadline + self.config.attest_margin;
-        let left = entry.remaining.len();
+        let left = counted(entry.remaining.len(), "container");
         let forcing = matches!(entry.order, Some(super::hosts::Pending { what: super::hosts::What::Force, .. }));
         let (reason, deadline, then) = if entry.is_silent() {
             (String::from("the host is not heard"), end, "the drain ends as unattested")
         } else if forcing {
-            (format!("what is left is being killed: {left} containers"), end, "the drain ends as unattested")
+            (format!("what is left is being killed: {left}"), end, "the drain ends as unattested")
         } else if !entry.accepted {
             (String::from("the host has not answered the order yet"), drain.deadline, "what is left is killed")
         } else {
-            (format!("{left} containers are left"), drain.deadline, "what is left is killed")
+            (format!("it has {left} left"), drain.deadline, "what is left is killed")
         };
         Some(DrainProgress {
             accepted: entry.accepted,

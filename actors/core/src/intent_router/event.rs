@@ -155,7 +155,7 @@ pub enum Problem {
         job: JobId,
     },
     /// Counts per region don't add up to the job's tasks.
-    #[error("job {job} has {tasks} tasks, but its counts per region add up to {counted}")]
+    #[error("job {job} has {}, but its counts per region add up to {counted}", crate::wording::counted(*tasks, "task"))]
     CountsDiffer {
         /// The job.
         job: JobId,

@@ -11,6 +11,7 @@ use super::{
     state::{JobRecord, OlderTemplate, Origin, Outcome, Quarantine, TaskRecord, Template},
     turn::Turn,
 };
+use crate::wording::counted;
 
 impl JobShard {
     pub(super) fn apply(&mut self, turn: &mut Turn, slice: Slice, origin: Origin) -> Result<Applied, Refused> {
@@ -47,7 +48,7 @@ impl JobShard {
             changed_at: turn.now,
             quarantine: None,
         };
-        let message = format!("it was applied, with {} tasks in this region", record.slice.slots.count());
+        let message = format!("it was applied, with {} in this region", counted(record.slice.slots.count(), "task"));
         turn.notice("job_applied", &id, message);
         self.jobs.insert(id.clone(), Job::new(record));
         Ok(self.changed(turn, &id, &BTreeSet::new()))
@@ -82,7 +83,10 @@ impl JobShard {
         } else if equal {
             None
         } else {
-            Some(("job_applied", format!("it was changed, and has {} tasks in this region", slice.slots.count())))
+            Some((
+                "job_applied",
+                format!("it was changed, and has {} in this region", counted(slice.slots.count(), "task")),
+            ))
         };
         let template = Template::of(&slice.spec);
         let released = template != job.template;

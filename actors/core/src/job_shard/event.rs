@@ -237,6 +237,9 @@ impl fmt::Display for Refused {
                 f.write_str("a job can't change its kind: stop and delete it first, or choose another name")
             }
             Self::NotStopped => f.write_str("the job is not stopped: stop it first"),
+            Self::StillRunning { containers: 1, example, host } => {
+                write!(f, "the container {example} on host {host} is not known to be gone: wait until it is")
+            }
             Self::StillRunning { containers, example, host } => {
                 write!(f, "{containers} containers are not known to be gone, such as {example} on host {host}: wait until they are")
             }

@@ -19,6 +19,7 @@ use super::{
 use crate::{
     demand,
     message::{PlacementReport, SliceStatus},
+    wording::counted,
 };
 
 /// Counts a job is shown with; its longest list of reasons.
@@ -380,7 +381,7 @@ impl JobShard {
         if why.is_none() {
             return Some(wait(
                 "waits for its turn in the update",
-                format!("at most {} tasks are updated at a time", job.record.slice.spec.update.max_unavailable),
+                format!("it takes at most {} at a time", counted(job.record.slice.spec.update.max_unavailable, "task")),
                 deadline,
                 then,
             ));
@@ -419,6 +420,7 @@ fn describe(report: &PlacementReport) -> String {
     match (all, reasons.as_slice()) {
         (0, _) => String::from("the region has no host"),
         // Room was found missing while others took it.
+        (1, []) => String::from("the only host can't take it"),
         (_, []) => format!("none of {all} hosts can take it"),
         (1, [(_, reason), ..]) => format!("the only host can't take it: {reason}"),
         (_, reasons) => {
