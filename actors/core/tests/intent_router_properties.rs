@@ -216,7 +216,7 @@ impl World {
         let event = match sent {
             Sent::Put(slice) => {
                 let (job, version) = (slice.spec.id.clone(), slice.version);
-                fake.put(slice);
+                fake.put(*slice);
                 Event::SliceAcked { region, job, version }
             }
             Sent::Drop(job, version) => match fake.drop_slice(&job, version) {
