@@ -49,6 +49,9 @@ pub const HEALTHZ: &str = "/healthz";
 /// `GET`: whether the process can do its work; 503 when not.
 pub const READYZ: &str = "/readyz";
 
+/// `GET`: all that the process has counted and measured, as Prometheus reads it.
+pub const METRICS: &str = "/metrics";
+
 /// Everything but what may stand in a segment as it is.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 

@@ -1,6 +1,6 @@
 //! What every part of a federation node can reach: its actors, its links, and what waits for answers.
 
-use crate::{config::FederationConfig, link::RegionLink};
+use crate::{config::FederationConfig, link::RegionLink, meter::FederationMeter};
 use polder_core::{
     intent_router::{self, IntentRouter},
     message::{Notice, ReplyId},
@@ -33,6 +33,7 @@ pub(crate) struct Federation {
     pub(crate) links: BTreeMap<RegionId, Arc<RegionLink>>,
     pub(crate) intent_replies: Replies<intent_router::Answer>,
     pub(crate) quota_replies: Replies<quota_ledger::Answer>,
+    pub(crate) meter: FederationMeter,
     actors: OnceLock<Actors>,
 }
 
@@ -44,6 +45,7 @@ impl Federation {
         links: BTreeMap<RegionId, Arc<RegionLink>>,
     ) -> Self {
         Self {
+            meter: FederationMeter::new(clock.now()),
             config,
             store,
             clock,

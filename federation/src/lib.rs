@@ -21,6 +21,7 @@ mod federation;
 mod front;
 pub mod keys;
 mod link;
+mod meter;
 mod roles;
 mod run;
 

@@ -69,6 +69,7 @@ pub async fn run(
     let listen = config.listen;
     let federation = Arc::new(Federation::new(config, store, Arc::new(SystemClock), links));
     let front: Arc<dyn Front> = Arc::new(FederationApi { federation: Arc::clone(&federation) });
+    polder_observability::Process::shared().introduce(env!("CARGO_PKG_VERSION"), "federation");
     let server = Server::start(listen, move || configure(Arc::clone(&front)))?;
     let mut following = Following::default();
     let ended = node.run(lead(&node, &federation, &mut following), shutdown).await;

@@ -5,7 +5,7 @@ mod hosts;
 mod jobs;
 mod logs;
 
-use crate::{keys, region::Region, views};
+use crate::{keys, meter, region::Region, views};
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::{StreamExt as _, stream};
@@ -306,6 +306,11 @@ impl Front for RegionApi {
         statuses.extend(actors.shards.iter().map(Handle::status));
         statuses.extend(self.region.brokers.all().iter().map(Handle::status));
         Ok(ActorList { actors: statuses.into_iter().map(actor_view).collect() })
+    }
+
+    async fn metrics(&self) -> String {
+        meter::refresh(&self.region).await;
+        polder_observability::encode()
     }
 
     async fn ready(&self) -> Ready {

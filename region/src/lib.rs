@@ -20,6 +20,7 @@ mod config;
 mod front;
 pub mod keys;
 mod links;
+mod meter;
 mod outbox;
 mod region;
 mod roles;

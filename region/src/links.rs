@@ -156,6 +156,11 @@ struct Admitted {
 }
 
 impl Links {
+    /// Hosts with an open link.
+    pub(crate) fn count(&self) -> usize {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
     /// The link of a host, if it has one.
     pub(crate) fn get(&self, host: &HostId) -> Option<Arc<Link>> {
         self.0.read().unwrap_or_else(PoisonError::into_inner).get(host).cloned()

@@ -4,6 +4,7 @@ use crate::{
     brokers::{Brokers, Listener},
     config::RegionConfig,
     links::Links,
+    meter::RegionMeter,
     views::Addresses,
 };
 use polder_core::{
@@ -72,6 +73,7 @@ pub(crate) struct Region {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) events: EventLog,
     pub(crate) links: Links,
+    pub(crate) meter: RegionMeter,
     pub(crate) brokers: Brokers,
     pub(crate) shard_replies: Replies<Result<job_shard::Applied, job_shard::Refused>>,
     pub(crate) broker_replies: Replies<Result<broker::Done, broker::Refused>>,
@@ -103,6 +105,7 @@ impl Region {
             store,
             clock,
             links: Links::default(),
+            meter: RegionMeter::new(),
             brokers: Brokers::default(),
             shard_replies: Replies::default(),
             broker_replies: Replies::default(),

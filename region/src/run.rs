@@ -70,6 +70,7 @@ pub async fn run(mut config: RegionConfig, shutdown: impl Future<Output = ()>) -
     };
     let node = Node::join(setup, Arc::clone(&store)).await?;
     let region = Arc::new(Region::new(config, identity.incarnation, store, Arc::new(SystemClock)));
+    polder_observability::Process::shared().introduce(env!("CARGO_PKG_VERSION"), "region");
     let server = serve(&region)?;
     let ended = node.run(own_and_work(&region, &node), shutdown).await;
     tracing::info!(region = %region.config.region, "stopping; containers go on running");

@@ -5,6 +5,8 @@
 //!   ▲       ▲───── sim          │
 //!   ▲──── store ◀───────────────┤     └─▶ shim                  cli
 //!   ▲──── api ◀─────────────────┴─ node ◀─ region, federation ◀─┘
+//!
+//! observability ◀── shell, store, api, node, runtime, region, federation: whoever counts. Never types and core.
 //! ```
 
 use anyhow::{Context as _, Result, bail};
@@ -19,19 +21,60 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
     ("polder-types", &[]),
     ("polder-core", &["polder-types"]),
     ("polder-wire", &["polder-types", "polder-core"]),
-    ("polder-shell", &["polder-types", "polder-core"]),
-    ("polder-store", &["polder-types"]),
+    ("polder-observability", &[]),
+    ("polder-shell", &["polder-types", "polder-core", "polder-observability"]),
+    ("polder-store", &["polder-types", "polder-observability"]),
     ("polder-api", &["polder-types", "polder-core"]),
-    ("polder-node", &["polder-types", "polder-core", "polder-wire", "polder-shell", "polder-store", "polder-api"]),
+    (
+        "polder-node",
+        &[
+            "polder-types",
+            "polder-core",
+            "polder-wire",
+            "polder-shell",
+            "polder-store",
+            "polder-api",
+            "polder-observability",
+        ],
+    ),
     (
         "polder-region",
-        &["polder-types", "polder-core", "polder-wire", "polder-shell", "polder-store", "polder-api", "polder-node"],
+        &[
+            "polder-types",
+            "polder-core",
+            "polder-wire",
+            "polder-shell",
+            "polder-store",
+            "polder-api",
+            "polder-node",
+            "polder-observability",
+        ],
     ),
     (
         "polder-federation",
-        &["polder-types", "polder-core", "polder-wire", "polder-shell", "polder-store", "polder-api", "polder-node"],
+        &[
+            "polder-types",
+            "polder-core",
+            "polder-wire",
+            "polder-shell",
+            "polder-store",
+            "polder-api",
+            "polder-node",
+            "polder-observability",
+        ],
     ),
-    ("polder-runtime", &["polder-types", "polder-core", "polder-wire", "polder-shell", "polder-store", "polder-shim"]),
+    (
+        "polder-runtime",
+        &[
+            "polder-types",
+            "polder-core",
+            "polder-wire",
+            "polder-shell",
+            "polder-store",
+            "polder-shim",
+            "polder-observability",
+        ],
+    ),
     ("polder-shim", &[]),
     ("polder-demo", &[]),
     (
@@ -61,6 +104,7 @@ const MAY_BE_KNOWN_BY: &[(&str, &[&str])] = &[
     ("etcd-client", &["polder-store"]),
     ("fjall", &["polder-store"]),
     ("libcontainer", &["polder-shim"]),
+    ("prometheus", &["polder-observability"]),
 ];
 
 /// A dependency that a package declares.

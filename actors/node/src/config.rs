@@ -1,6 +1,6 @@
 //! Where a node keeps its state.
 
-use polder_store::{EmbeddedStore, EtcdStore, Store, StoreError};
+use polder_store::{EmbeddedStore, EtcdStore, MeteredStore, Store, StoreError};
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 /// How long a node may be unable to reach its store before others may take over.
@@ -33,8 +33,10 @@ pub async fn open_store(config: &StoreConfig) -> Result<Arc<dyn Store>, StoreErr
             let dir = dir.join("store");
             let opened = tokio::task::spawn_blocking(move || EmbeddedStore::open(dir)).await;
             let opened = opened.map_err(|error| StoreError::Unavailable { why: error.to_string() })?;
-            Arc::new(opened?)
+            Arc::new(MeteredStore::new(opened?, "embedded"))
         }
-        StoreConfig::Etcd { endpoints, prefix } => Arc::new(EtcdStore::connect(endpoints, prefix).await?),
+        StoreConfig::Etcd { endpoints, prefix } => {
+            Arc::new(MeteredStore::new(EtcdStore::connect(endpoints, prefix).await?, "etcd"))
+        }
     })
 }

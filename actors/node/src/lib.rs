@@ -32,6 +32,7 @@ mod events;
 mod journal;
 mod node;
 mod replies;
+mod requests;
 mod seat;
 mod server;
 

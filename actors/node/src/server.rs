@@ -1,7 +1,7 @@
 //! The HTTP server of a node.
 
-use crate::NodeError;
-use actix_web::{App, HttpServer, dev::ServerHandle, web::ServiceConfig};
+use crate::{NodeError, requests::count};
+use actix_web::{App, HttpServer, dev::ServerHandle, middleware::from_fn, web::ServiceConfig};
 use std::net::SocketAddr;
 use tokio::task::JoinHandle;
 
@@ -25,7 +25,7 @@ impl Server {
     where
         C: FnOnce(&mut ServiceConfig),
     {
-        let server = HttpServer::new(move || App::new().configure(configure()))
+        let server = HttpServer::new(move || App::new().wrap(from_fn(count)).configure(configure()))
             // Whoever runs the node decides what signals mean.
             .disable_signals()
             .shutdown_timeout(SERVER_STOP_SECS)

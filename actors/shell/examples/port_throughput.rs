@@ -49,6 +49,8 @@ impl Journal<()> for Nothing {
 }
 
 impl Role for Nothing {
+    const KIND: polder_shell::ActorKind = polder_shell::ActorKind::Other;
+
     type Machine = Counter;
     type Key = u64;
 

@@ -25,6 +25,7 @@ use futures::{
     future::{BoxFuture, LocalBoxFuture},
 };
 use polder_core::machine::{Effects, Machine, Violation};
+use polder_observability::ActorMeter;
 use polder_types::{Millis, Timestamp};
 use std::{
     fmt, mem,
@@ -117,6 +118,7 @@ pub(crate) struct Driver<R: Role> {
     options: ActorOptions,
     clock: Arc<dyn Clock>,
     probe: Arc<Probe>,
+    meter: ActorMeter,
 }
 
 impl<R: Role> fmt::Debug for Driver<R> {
@@ -153,7 +155,11 @@ impl<R: Role> Driver<R> {
             options,
             clock,
             probe,
+            meter: ActorMeter::of(R::KIND),
         };
+        if matches!(reason, RestoreReason::Restarted) {
+            driver.meter.restarted();
+        }
         if driver.role.is_some() {
             driver.restore(reason);
         } else {
@@ -292,6 +298,7 @@ impl<R: Role> Driver<R> {
                 self.pause(pause, reason);
             }
             RestoreError::NotOwner { .. } => {
+                self.meter.fenced();
                 tracing::info!(actor = self.probe.name(), %error, "stopping");
                 self.settle(Next::Exit(Exit::NotOwner));
             }
@@ -342,6 +349,7 @@ impl<R: Role> Driver<R> {
         let reason = match failure {
             Commit::Conflict { what } => {
                 self.probe.count(|counts| counts.conflicts += 1);
+                self.meter.fenced();
                 RestoreReason::Conflict { what }
             }
             Commit::Unknown { what } => {
@@ -364,6 +372,7 @@ impl<R: Role> Driver<R> {
 
     fn begin_restart(&mut self, reason: RestoreReason) {
         self.probe.count(|counts| counts.restarts += 1);
+        self.meter.restarted();
         self.probe.set(ActorState::Restoring { attempt: 1 });
         let pause = self.faults.pause(self.clock.now());
         self.settle(Next::Restore(reason, pause));
@@ -396,6 +405,7 @@ impl<R: Role> Driver<R> {
     fn publish(&mut self) {
         let (under_way, waiting) = (self.pipeline.under_way(), self.pipeline.deltas_waiting());
         let (steps, durable) = (mem::take(&mut self.steps), self.pipeline.take_durable());
+        self.meter.handled(steps);
         self.probe.count(|counts| {
             counts.steps += steps;
             counts.commits += durable;
@@ -434,7 +444,9 @@ impl<R: Role> Driver<R> {
             self.step(event);
             handled += 1;
             let end = Instant::now();
-            took = u64::try_from(end.duration_since(last).as_micros()).unwrap_or(u64::MAX);
+            let step = end.duration_since(last);
+            self.meter.stepped(step);
+            took = u64::try_from(step.as_micros()).unwrap_or(u64::MAX);
             longest = longest.max(took);
             last = end;
             if !matches!(self.phase, Phase::Running(_)) || end.duration_since(begin) >= TURN_MAX {
@@ -549,6 +561,7 @@ impl<R: Role> Driver<R> {
             "a step panicked; its event is dropped and the machine restored"
         );
         self.probe.count(|counts| counts.panics += 1);
+        self.meter.panicked();
         if let Some(role) = &mut self.role
             && let Err(second) = guard(|| role.poisoned(blame.as_ref(), &panic))
         {

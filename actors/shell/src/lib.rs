@@ -36,6 +36,7 @@ mod tree;
 pub use clock::{Clock, ManualClock, SystemClock, TokioClock};
 pub use faults::{Backoff, RestartPolicy};
 pub use panic::Panic;
+pub use polder_observability::ActorKind;
 pub use port::{Drain, MailboxStatus, Port, PortError};
 pub use query::{Handle, QueryError};
 pub use role::{Commit, Journal, RestoreError, RestoreReason, Restored, Restoring, Role};

@@ -3,6 +3,7 @@
 use crate::Panic;
 use futures::future::BoxFuture;
 use polder_core::machine::{Effects, Machine, Violation};
+use polder_observability::ActorKind;
 use polder_types::Timestamp;
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
@@ -131,6 +132,9 @@ pub(crate) type DeltaOf<R> = <<R as Role>::Machine as Machine>::Delta;
 /// They must not wait for another actor, and send by [`Port::try_send`](crate::Port::try_send) only.
 #[expect(async_fn_in_trait, reason = "roles live on one thread, so the future need not be `Send`")]
 pub trait Role: Sized + 'static {
+    /// What it is counted as.
+    const KIND: ActorKind;
+
     /// The machine.
     type Machine: Machine<Event: Send + 'static, Effect: 'static, Delta: Send + 'static> + 'static;
     /// What can be quarantined by itself: a job, a host, a region.

@@ -201,6 +201,12 @@ impl Client {
         self.get(paths::ACTORS).await
     }
 
+    /// All that the process has counted and measured, in Prometheus's text format.
+    pub async fn metrics(&self) -> Result<String, ClientError> {
+        let text = self.answer_bytes(self.request(Method::GET, paths::METRICS)).await?;
+        Ok(String::from_utf8_lossy(&text).into_owned())
+    }
+
     /// Whether the process can do its work. One that says it can't is an answer as well.
     pub async fn ready(&self) -> Result<Ready, ClientError> {
         let request = self.request(Method::GET, paths::READYZ).timeout(self.timeout);

@@ -59,6 +59,8 @@ pub trait Front: Send + Sync + 'static {
     async fn follow_events(&self) -> Result<Stream<EventView>, Problem>;
     /// Every actor of this process.
     async fn actors(&self) -> Result<ActorList, Problem>;
+    /// All that this process has counted and measured, as Prometheus reads it.
+    async fn metrics(&self) -> String;
     /// Whether this process can do its work.
     async fn ready(&self) -> Ready;
 }

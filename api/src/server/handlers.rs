@@ -342,3 +342,12 @@ pub(super) async fn readyz(front: Data<dyn Front>) -> HttpResponse {
     let ready = front.ready().await;
     if ready.ready { HttpResponse::Ok().json(ready) } else { HttpResponse::ServiceUnavailable().json(ready) }
 }
+
+/// All that the process has counted and measured, in Prometheus's text format.
+#[utoipa::path(
+    get, path = paths::METRICS, tag = "node",
+    responses((status = 200, body = String, content_type = "text/plain"))
+)]
+pub(super) async fn metrics(front: Data<dyn Front>) -> HttpResponse {
+    HttpResponse::Ok().content_type("text/plain; version=0.0.4; charset=utf-8").body(front.metrics().await)
+}

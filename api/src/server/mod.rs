@@ -87,6 +87,7 @@ fn common(config: &mut ServiceConfig, front: Arc<dyn Front>) {
         .service(resource(paths::ACTORS).get(handlers::actors))
         .service(resource(paths::HEALTHZ).get(handlers::healthz))
         .service(resource(paths::READYZ).get(handlers::readyz))
+        .service(resource(paths::METRICS).get(handlers::metrics))
         .default_service(web::to(nothing_here));
 }
 

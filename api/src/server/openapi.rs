@@ -30,7 +30,8 @@ use utoipa::OpenApi;
         handlers::events,
         handlers::actors,
         handlers::healthz,
-        handlers::readyz
+        handlers::readyz,
+        handlers::metrics
     ),
     components(schemas(Problem, job_file::JobFile, dto::EventView))
 )]

@@ -437,6 +437,10 @@ impl Front for Fake {
         Ok(ActorList::default())
     }
 
+    async fn metrics(&self) -> String {
+        "polder_build_info{role=\"region\"} 1\n".to_owned()
+    }
+
     async fn ready(&self) -> Ready {
         Ready {
             ready: false,

@@ -33,7 +33,7 @@ pub(crate) struct DevArgs {
     /// Folder for all state
     #[arg(long, value_name = "DIR", default_value = "/var/lib/polder/dev")]
     data: PathBuf,
-    /// Port of the federation on 127.0.0.1; region k gets this port + k
+    /// Port of the federation on 127.0.0.1; region k gets this port + k, and the metrics of the hosts those from this port + 10
     #[arg(long, default_value_t = 7000)]
     port: u16,
     /// First port handed out to tasks; each host gets a range of 100

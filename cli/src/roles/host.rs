@@ -76,6 +76,9 @@ struct AgentArgs {
     /// Folder for unpacked images; agents of one machine may share one [default: within --data]
     #[arg(long, value_name = "DIR")]
     images: Option<PathBuf>,
+    /// Address on which it answers /metrics, /healthz and /readyz [default: none]
+    #[arg(long, value_name = "IP:PORT")]
+    metrics: Option<std::net::SocketAddr>,
     /// The shim program [default: polder-shim beside this program]
     #[arg(long, value_name = "FILE")]
     shim: Option<PathBuf>,
@@ -138,6 +141,7 @@ impl AgentArgs {
             data_dir: self.data,
             image_dir: self.images,
             region_addresses: self.region_addresses,
+            metrics: self.metrics,
             shim: self.shim,
         }
     }

@@ -8,7 +8,7 @@ mod quotas;
 mod regions;
 mod tasks;
 
-use crate::federation::Federation;
+use crate::{federation::Federation, meter};
 use async_trait::async_trait;
 use bytes::Bytes;
 use polder_api::{
@@ -130,6 +130,11 @@ impl Front for FederationApi {
         let actors = self.federation.actors().ok_or_else(not_ready)?;
         let statuses = [actors.router.status(), actors.ledger.status()];
         Ok(ActorList { actors: statuses.into_iter().map(polder_node::actor_view).collect() })
+    }
+
+    async fn metrics(&self) -> String {
+        meter::refresh(&self.federation).await;
+        polder_observability::encode()
     }
 
     async fn ready(&self) -> Ready {

@@ -17,16 +17,20 @@ use polder_api::{
     dto::HostView,
 };
 use polder_core::{intent_router, quota_ledger};
+use polder_observability::Timing;
 use polder_shell::{Clock, Port};
 use polder_types::{Allotment, JobId, Millis, RegionId, Slice, SliceVersion, Timestamp};
 use std::{
+    collections::BTreeMap,
     sync::{Arc, Mutex, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 use tokio::sync::{Notify, mpsc};
 
 /// Slices and allotments that may wait for a region.
 const PUTS_WAITING_MAX: usize = 1024;
+/// Slices that are timed at once until their region has them. What is beyond is sent and not timed.
+const SLICES_TIMED_MAX: usize = 64 << 10;
 /// How long a region may take to answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -69,6 +73,8 @@ struct State {
     hosts: KnownHosts,
 }
 
+type Sending = BTreeMap<JobId, (SliceVersion, Option<Instant>)>;
+
 /// The link to one region.
 #[derive(Debug)]
 pub(crate) struct RegionLink {
@@ -78,6 +84,9 @@ pub(crate) struct RegionLink {
     queue: mpsc::Sender<Put>,
     waiting: Mutex<Option<mpsc::Receiver<Put>>>,
     again: Notify,
+    /// Since when the region is to have the newest slice of each job; none once it has.
+    sending: Mutex<Sending>,
+    durable: Timing,
 }
 
 impl RegionLink {
@@ -100,6 +109,8 @@ impl RegionLink {
             queue,
             waiting: Mutex::new(Some(waiting)),
             again: Notify::new(),
+            sending: Mutex::default(),
+            durable: polder_observability::Federation::shared().intent_durable_seconds.of([config.region.as_str()]),
         })
     }
 
@@ -160,13 +171,43 @@ impl RegionLink {
         self.queue.try_send(put).is_ok()
     }
 
+    fn sending(&self) -> std::sync::MutexGuard<'_, Sending> {
+        self.sending.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The region has a slice durably.
+    fn settled(&self, job: &JobId, has: SliceVersion) {
+        let mut sending = self.sending();
+        let Some((_, since)) = sending.get_mut(job).filter(|(version, _)| has >= *version) else { return };
+        if let Some(since) = since.take() {
+            self.durable.took(since.elapsed());
+        }
+    }
+
+    /// A slice is sent for the first time, or again.
+    fn begins(&self, slice: &Slice) {
+        let mut sending = self.sending();
+        let job = &slice.spec.id;
+        if sending.get(job).is_some_and(|(version, _)| *version == slice.version) {
+            return;
+        }
+        if sending.len() >= SLICES_TIMED_MAX {
+            sending.retain(|_, (_, since)| since.is_some());
+        }
+        if sending.len() < SLICES_TIMED_MAX || sending.contains_key(job) {
+            sending.insert(job.clone(), (slice.version, Some(Instant::now())));
+        }
+    }
+
     /// Queues a slice, if there is room.
     pub(crate) fn put_slice(&self, slice: Slice) -> bool {
+        self.begins(&slice);
         self.put_anything(Put::Slice(Box::new(slice)))
     }
 
     /// Queues the order to forget a slice, if there is room.
     pub(crate) fn drop_slice(&self, job: JobId, version: SliceVersion) -> bool {
+        self.sending().remove(&job);
         self.put_anything(Put::Drop(job, version))
     }
 

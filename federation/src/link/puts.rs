@@ -91,7 +91,10 @@ const fn has_none(code: &Code) -> bool {
 async fn send_slice(link: &RegionLink, slice: &Slice) -> Option<intent_router::Event> {
     let (region, job) = (link.region.clone(), slice.spec.id.clone());
     match link.client().put_slice(slice).await {
-        Ok(status) => Some(intent_router::Event::SliceAcked { region, job, version: status.version }),
+        Ok(status) => {
+            link.settled(&job, status.version);
+            Some(intent_router::Event::SliceAcked { region, job, version: status.version })
+        }
         Err(error) => {
             let problem = refusal(link, &job, error)?;
             Some(intent_router::Event::SliceRefused { region, job, version: slice.version, problem })

@@ -6,7 +6,7 @@ use polder_core::{
     quota_ledger::{Delta, Effect, Event, QuotaLedger, QuotaRecord},
 };
 use polder_node::{OwnerJournal, Seat, Write, read_all, value};
-use polder_shell::{Handle, Journal, Panic, RestoreError, Restored, Restoring, Role};
+use polder_shell::{ActorKind, Handle, Journal, Panic, RestoreError, Restored, Restoring, Role};
 use polder_store::owner::OwnerKey;
 use polder_types::{AccountId, Timestamp};
 use std::sync::Arc;
@@ -32,6 +32,8 @@ fn encode(delta: Delta) -> Result<Write, String> {
 }
 
 impl Role for LedgerRole {
+    const KIND: ActorKind = ActorKind::QuotaLedger;
+
     type Machine = QuotaLedger;
     type Key = AccountId;
 

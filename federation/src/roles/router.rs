@@ -6,7 +6,7 @@ use polder_core::{
     message::Notice,
 };
 use polder_node::{OwnerJournal, Seat, Write, read_all, value};
-use polder_shell::{Handle, Journal, Panic, RestoreError, Restored, Restoring, Role};
+use polder_shell::{ActorKind, Handle, Journal, Panic, RestoreError, Restored, Restoring, Role};
 use polder_store::owner::OwnerKey;
 use polder_types::{JobId, Timestamp};
 use std::sync::Arc;
@@ -39,6 +39,8 @@ fn encode(delta: Delta) -> Result<Write, String> {
 }
 
 impl Role for RouterRole {
+    const KIND: ActorKind = ActorKind::IntentRouter;
+
     type Machine = IntentRouter;
     type Key = JobId;
 

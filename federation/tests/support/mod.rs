@@ -271,6 +271,10 @@ impl Front for Api {
         Ok(ActorList::default())
     }
 
+    async fn metrics(&self) -> String {
+        "polder_build_info{role=\"region\"} 1\n".to_owned()
+    }
+
     async fn ready(&self) -> Ready {
         Ready {
             ready: true,

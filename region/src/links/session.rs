@@ -303,6 +303,7 @@ async fn take(peer: Peer<'_>, message: ToRegion) -> Result<(), End> {
                 return Err(End::Fault(format!("the host said hello as {host} and calls itself {}", info.id)));
             }
             region.host_linked(info, boot.clone(), speaker, drain).await.map_err(End::Fault)?;
+            region.meter.reported(region.now(), &containers);
             link.learn_all(boot, &containers);
             // Every shard is told, also of nothing: that something is missing is news too.
             for shard in region.shard_ids().filter(|shard| !pay(peer, *shard)) {
@@ -313,6 +314,7 @@ async fn take(peer: Peer<'_>, message: ToRegion) -> Result<(), End> {
             if !link.learn(&containers) {
                 return Err(End::Fault(format!("the host has more than {CONTAINERS_MAX} containers")));
             }
+            region.meter.reported(region.now(), &containers);
             for (shard, statuses) in split(region, containers) {
                 let reported = job_shard::Event::HostReported { host: host.clone(), statuses };
                 if !region.try_tell_shard(shard, reported) {

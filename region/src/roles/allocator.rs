@@ -9,7 +9,7 @@ use polder_core::{
     message::PlacementAnswer,
 };
 use polder_node::{Seat, read_all};
-use polder_shell::{Commit, Journal, Panic, RestoreError, Restoring, Role};
+use polder_shell::{ActorKind, Commit, Journal, Panic, RestoreError, Restoring, Role};
 use polder_store::owner::OwnerKey;
 use polder_types::{JobId, ShardId, Timestamp};
 use std::{collections::BTreeMap, sync::Arc};
@@ -43,6 +43,8 @@ impl Journal<Delta> for NoJournal {
 }
 
 impl Role for AllocatorRole {
+    const KIND: ActorKind = ActorKind::Allocator;
+
     type Machine = Allocator;
     type Key = JobId;
 
@@ -71,9 +73,12 @@ impl Role for AllocatorRole {
         Arc::new(NoJournal)
     }
 
-    fn execute(&mut self, _now: Timestamp, effect: Effect) {
+    fn execute(&mut self, now: Timestamp, effect: Effect) {
         match effect {
-            Effect::Answer { shard, answer } => self.tell_shard(shard, answer),
+            Effect::Answer { shard, answer } => {
+                self.region.meter.answered(now, &answer);
+                self.tell_shard(shard, answer);
+            }
             Effect::Broadcast(answer) => {
                 for shard in self.region.shard_ids() {
                     self.tell_shard(shard, answer.clone());

@@ -1,12 +1,12 @@
 //! The surroundings of a broker.
 
-use crate::{keys, region::Region};
+use crate::{keys, meter::RegionMeter, region::Region};
 use polder_core::{
     broker::{Broker, Config, Delta, Effect, Event, HostRecord},
     machine::Effects,
 };
 use polder_node::{OwnerJournal, Seat, Write, read_all, value};
-use polder_shell::{Journal, Panic, RestoreError, Restoring, Role};
+use polder_shell::{ActorKind, Journal, Panic, RestoreError, Restoring, Role};
 use polder_store::owner::OwnerKey;
 use polder_types::{DatacenterId, HostId, Timestamp};
 use std::sync::Arc;
@@ -38,6 +38,8 @@ fn encode(datacenter: &DatacenterId, delta: Delta) -> Result<Write, String> {
 }
 
 impl Role for BrokerRole {
+    const KIND: ActorKind = ActorKind::Broker;
+
     type Machine = Broker;
     type Key = HostId;
 
@@ -65,7 +67,10 @@ impl Role for BrokerRole {
             Effect::Order { host, order } => self.region.order(&host, order),
             Effect::LinkReply { reply, result } => self.region.link_replies.answer(reply, result),
             Effect::Reply { reply, result } => self.region.broker_replies.answer(reply, result),
-            Effect::Notice(notice) => self.region.notice(notice),
+            Effect::Notice(notice) => {
+                RegionMeter::noticed(notice.kind);
+                self.region.notice(notice);
+            }
         }
     }
 

@@ -8,7 +8,7 @@ use polder_core::{
     message::{Notice, PlacementNote},
 };
 use polder_node::{OwnerJournal, Seat, Write, read_all, value};
-use polder_shell::{Journal, Panic, RestoreError, Restoring, Role};
+use polder_shell::{ActorKind, Journal, Panic, RestoreError, Restoring, Role};
 use polder_store::owner::OwnerKey;
 use polder_types::{JobId, ShardId, Timestamp};
 use std::sync::Arc;
@@ -53,6 +53,8 @@ fn encode(shard: ShardId, delta: Delta) -> Result<Write, String> {
 }
 
 impl Role for ShardRole {
+    const KIND: ActorKind = ActorKind::JobShard;
+
     type Machine = JobShard;
     type Key = JobId;
 
@@ -82,9 +84,12 @@ impl Role for ShardRole {
         Arc::clone(&self.journal) as Arc<dyn Journal<Delta>>
     }
 
-    fn execute(&mut self, _now: Timestamp, effect: Effect) {
+    fn execute(&mut self, now: Timestamp, effect: Effect) {
         match effect {
-            Effect::Allocator(note) => self.tell_allocator(note),
+            Effect::Allocator(note) => {
+                self.region.meter.noted(now, &note);
+                self.tell_allocator(note);
+            }
             Effect::Order { host, order } => self.region.order(&host, order),
             Effect::AskInventory { host } => self.region.tell_inventory(self.shard, &host),
             Effect::Reply { reply, result } => self.region.shard_replies.answer(reply, result),

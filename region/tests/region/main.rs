@@ -4,6 +4,7 @@ mod drains;
 mod links;
 mod logs;
 mod main_job;
+mod metrics;
 mod quotas;
 mod support;
 mod takeover;

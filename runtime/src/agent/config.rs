@@ -38,6 +38,8 @@ pub struct HostConfig {
     pub image_dir: Option<PathBuf>,
     /// Base addresses of the region's nodes (`http://10.0.0.5:7001`); others are learnt from them.
     pub region_addresses: Vec<String>,
+    /// Where the agent answers `/metrics`, `/healthz` and `/readyz`; none means nowhere.
+    pub metrics: Option<std::net::SocketAddr>,
     /// The shim program; none means the one beside this program.
     pub shim: Option<PathBuf>,
 }

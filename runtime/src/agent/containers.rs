@@ -22,6 +22,7 @@ use super::{
     launch::{Surroundings, launch_spec},
     limits::{FAILED_START_TIMEOUT, LAUNCHES_MAX, PREPARATIONS_MAX},
     logs::Logs,
+    meter::StartPhases,
 };
 use crate::{
     image::{ImageReference, ImageStore, PreparedImage},
@@ -258,6 +259,7 @@ impl Containers {
         kill: &Kill,
     ) -> Result<(u32, Timestamp), String> {
         let stopped = || "it was stopped before it started".to_owned();
+        let mut phase = StartPhases::begin();
         // Never closed.
         let _turn = self.0.launches.acquire().await.ok();
         let preparing = async {
@@ -272,17 +274,23 @@ impl Containers {
         if kill.is_asked() {
             return Err(stopped());
         }
+        phase.ended("image");
         let launch = launch_spec(&self.0.around, id, spec, &image, log);
         if let Some(held) = self.table().get_mut(id) {
             held.image = Some(image);
         }
         let created = self.0.runtime.create(launch).await.map_err(|error| chain(&error))?;
+        phase.ended("shim");
         if kill.is_asked() {
             self.undo(id).await;
             return Err(stopped());
         }
         match self.0.runtime.start(id).await {
-            Ok(()) => Ok((created.pid, self.0.clock.now())),
+            Ok(()) => {
+                phase.ended("start");
+                phase.all();
+                Ok((created.pid, self.0.clock.now()))
+            }
             Err(error) => {
                 self.undo(id).await;
                 Err(chain(&error))

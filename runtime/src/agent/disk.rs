@@ -11,7 +11,7 @@ use bytes::Bytes;
 use futures::future::{BoxFuture, FutureExt as _};
 use polder_core::host::{ContainerRecord, Delta, DrainRecord, OwnerRecord, Records, TaskFloor};
 use polder_shell::{Commit, Journal};
-use polder_store::{EmbeddedStore, Op, Store, Txn, commit_all};
+use polder_store::{EmbeddedStore, MeteredStore, Op, Store, Txn, commit_all};
 use polder_types::{HomeId, Incarnation, Timestamp};
 use polder_wire::{Stored, WireError};
 
@@ -28,7 +28,7 @@ const INCARNATION: &str = "incarnation";
 /// The host's own store.
 #[derive(Clone, Debug)]
 pub(super) struct Disk {
-    store: Arc<EmbeddedStore>,
+    store: Arc<MeteredStore<EmbeddedStore>>,
 }
 
 impl Disk {
@@ -38,7 +38,7 @@ impl Disk {
         let opened = tokio::task::spawn_blocking(move || EmbeddedStore::open(dir)).await;
         let opened =
             opened.map_err(|error| AgentError::Io { what: "open the store".to_owned(), source: error.into() })?;
-        Ok(Self { store: Arc::new(opened?) })
+        Ok(Self { store: Arc::new(MeteredStore::new(opened?, "embedded")) })
     }
 
     /// Everything that the machine holds.

@@ -32,6 +32,7 @@ use super::{
     },
     log_reader::LogReaders,
     logs::Logs,
+    meter::HostMeter,
     outbox::Outbox,
 };
 
@@ -68,6 +69,7 @@ pub(super) struct Linker {
     pub(super) outbox: Outbox,
     pub(super) events: Port<Event>,
     pub(super) clock: Arc<dyn Clock>,
+    pub(super) meter: HostMeter,
 }
 
 /// An open link, welcomed.
@@ -166,11 +168,13 @@ impl Linker {
         // What waits is of an earlier link. The inventory says it all.
         while reports.try_recv().is_ok() {}
         self.outbox.opened(session);
+        self.meter.linked();
         let why = match self.events.send(Event::LinkOpened { session }).await {
             Ok(()) => self.carry(&mut socket, reports).await,
             Err(_) => "the agent is ending".to_owned(),
         };
         self.outbox.closed();
+        self.meter.unlinked();
         if self.events.send(Event::LinkClosed { session }).await.is_err() {
             tracing::debug!("the agent is ending");
         }

@@ -23,6 +23,7 @@ mod limits;
 mod link;
 mod log_reader;
 mod logs;
+mod meter;
 mod outbox;
 mod probe;
 mod purge;

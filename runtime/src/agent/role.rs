@@ -6,7 +6,7 @@ use polder_core::{
     host::{Effect, Event, Host, HostConfig},
     message::Notice,
 };
-use polder_shell::{Handle, Journal, RestoreError, Restored, Restoring, Role};
+use polder_shell::{ActorKind, Handle, Journal, RestoreError, Restored, Restoring, Role};
 use polder_types::{ContainerId, Timestamp};
 
 use super::{AgentError, containers::Containers, disk::Disk, error::chain, outbox::Outbox, probe};
@@ -51,6 +51,8 @@ impl HostRole {
 }
 
 impl Role for HostRole {
+    const KIND: ActorKind = ActorKind::Host;
+
     type Machine = Host;
     // A container is not quarantined by itself: leaving it out would mean not knowing a process that runs.
     type Key = ContainerId;

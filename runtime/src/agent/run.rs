@@ -20,6 +20,7 @@ use super::{
     limits::{EVENTS_QUEUED_MAX, LOG_SWEEP_EVERY, LOG_TRIM_EVERY, TICK_EVERY},
     link::Linker,
     logs::Logs,
+    meter::{self, HostMeter},
     outbox::Outbox,
     role::{HostRole, Parts},
 };
@@ -50,10 +51,15 @@ pub async fn run(config: HostConfig, shutdown: impl Future<Output = ()>) -> Resu
     let logs = Logs::new(home.log_dir());
     let (runtime, exits) = ShimRuntime::new(binary, home.runtime_config(&config.id))?;
 
+    let listener = match config.metrics {
+        Some(address) => Some(meter::listen(address).await?),
+        None => None,
+    };
     let (gave_up, mut escalations) = mpsc::channel(1);
     let tree = Tree::new(options(gave_up))?;
     let prepared = tree.root().prepare::<host::Host>("host", ActorOptions::default().capacity(EVENTS_QUEUED_MAX));
     let events = prepared.handle().port().clone();
+    let meter = HostMeter::new(prepared.handle().clone(), home.dir().to_owned());
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let info = config.info();
     let around =
@@ -96,8 +102,12 @@ pub async fn run(config: HostConfig, shutdown: impl Future<Output = ()>) -> Resu
         outbox,
         events,
         clock,
+        meter: meter.clone(),
     };
     tasks.spawn(linker.run(reports));
+    if let Some(listener) = listener {
+        tasks.spawn(meter::serve(listener, meter));
+    }
 
     let result = tokio::select! {
         () = shutdown => Ok(()),

@@ -102,6 +102,7 @@ impl TestHost {
             data_dir: root.join("data"),
             image_dir: Some(root.join("images")),
             region_addresses: vec![region.url()],
+            metrics: None,
             shim: shim_program(),
         };
         Some(Self { root, config })

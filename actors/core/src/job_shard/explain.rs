@@ -207,7 +207,7 @@ impl JobShard {
         }
     }
 
-    fn state(&self, job: &Job, task: &Task) -> TaskState {
+    pub(super) fn state(&self, job: &Job, task: &Task) -> TaskState {
         let record = &task.record;
         if let Some(current) = &record.current {
             if self.hosts.get(&current.host).is_some_and(|host| host.silent_since().is_some()) {

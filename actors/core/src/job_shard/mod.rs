@@ -2,6 +2,7 @@
 
 mod advance;
 mod apply;
+mod census;
 mod ends;
 mod event;
 mod explain;
@@ -18,10 +19,11 @@ mod step;
 mod turn;
 mod view;
 
+pub use census::Census;
 pub use event::{Applied, Config, Delta, Effect, Event, Refused};
 pub use shard::JobShard;
 pub use state::{
     JobRecord, LastExit, OlderTemplate, Origin, Outcome, Placement, Quarantine, StopOrdered, StopReason,
     TASKS_PER_CHUNK, TaskChunk, TaskRecord, Template,
 };
-pub use view::{ContainerView, JobView, TaskState, TaskView, UpdateView, Wait};
+pub use view::{ContainerView, JobView, PendingReason, TaskState, TaskView, UpdateView, Wait};

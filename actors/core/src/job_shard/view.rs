@@ -96,6 +96,21 @@ impl fmt::Display for TaskState {
     }
 }
 
+/// What a pending task waits for, as far as such tasks are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PendingReason {
+    /// No host can take it.
+    NoRoom,
+    /// Its account may use no more.
+    Quota,
+    /// The allocator has not said anything yet.
+    Searching,
+    /// An older container is not known to be gone.
+    OlderContainer,
+    /// Its job was set aside.
+    SetAside,
+}
+
 /// A wait: why, and what happens when.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wait {

@@ -240,6 +240,8 @@ impl Journal<Delta> for Disk {
 pub struct ToyRole(pub Disk);
 
 impl Role for ToyRole {
+    const KIND: polder_shell::ActorKind = polder_shell::ActorKind::Other;
+
     type Machine = Toy;
     type Key = u32;
 

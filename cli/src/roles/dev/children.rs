@@ -123,7 +123,8 @@ impl Children {
             .iter()
             .filter_map(|running| {
                 let pid = running.child.id()?;
-                Some(Process { name: &running.role.name, pid, url: running.role.url.as_deref() })
+                let Role { name, url, metrics, .. } = &running.role;
+                Some(Process { name, pid, url: url.as_deref(), metrics })
             })
             .collect();
         layout.write_processes(&processes);

@@ -16,8 +16,10 @@ const PORTS_PER_HOST: u16 = 100;
 pub(super) struct Role {
     pub(super) name: String,
     pub(super) args: Vec<String>,
-    /// Where it answers `/readyz`; hosts have none.
+    /// Where the API answers; hosts have none.
     pub(super) url: Option<String>,
+    /// Where `/metrics` answers.
+    pub(super) metrics: String,
 }
 
 /// A host of the federation.
@@ -44,6 +46,7 @@ pub(super) struct Process<'a> {
     pub(super) pid: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) url: Option<&'a str>,
+    pub(super) metrics: &'a str,
 }
 
 impl Layout {
@@ -80,7 +83,12 @@ impl Layout {
             role.extend(["--silent-after".to_owned(), args.silent_after.to_string()]);
             role.extend(["--federation".to_owned(), federation_url.clone()]);
             role.extend(store(&name));
-            roles.push(Role { name: format!("region-{name}"), args: role, url: Some(region_url.clone()) });
+            roles.push(Role {
+                name: format!("region-{name}"),
+                args: role,
+                metrics: format!("{region_url}/metrics"),
+                url: Some(region_url.clone()),
+            });
             for number in 1..=args.hosts {
                 let id = format!("{name}-h{number}");
                 let before = (region - 1) * args.hosts + number - 1;
@@ -88,6 +96,8 @@ impl Layout {
                 // Two datacenters as soon as there are hosts for both, so that spreading shows.
                 let datacenter = format!("{name}-{}", if number % 2 == 1 { "a" } else { "b" });
                 let host_data = data.join(&id);
+                // Behind the ports of the most regions that there can be, so that a region more moves no host.
+                let metrics = url(super::REGIONS_MAX + 1 + before)?;
                 let role = [
                     "host",
                     "--id",
@@ -110,14 +120,29 @@ impl Layout {
                     "127.0.0.1",
                     "--data",
                     &host_data.display().to_string(),
+                    "--metrics",
+                    &address(&metrics),
                 ]
                 .map(str::to_owned)
                 .to_vec();
-                roles.push(Role { name: format!("host-{id}"), args: role, url: None });
+                roles.push(Role {
+                    name: format!("host-{id}"),
+                    args: role,
+                    url: None,
+                    metrics: format!("{metrics}/metrics"),
+                });
                 hosts.push(HostPlan { id, data: host_data });
             }
         }
-        roles.insert(0, Role { name: "federation".to_owned(), args: federation, url: Some(federation_url.clone()) });
+        roles.insert(
+            0,
+            Role {
+                name: "federation".to_owned(),
+                args: federation,
+                metrics: format!("{federation_url}/metrics"),
+                url: Some(federation_url.clone()),
+            },
+        );
         Ok(Self { data, federation_url, roles, hosts })
     }
 
@@ -138,7 +163,7 @@ impl Layout {
     /// Makes sure that nobody else answers where this federation will: a host that linked to another one's region
     /// would speak for a host of the same name there.
     pub(super) fn check_ports(&self) -> Result<(), String> {
-        for address in self.roles.iter().filter_map(|role| role.url.as_deref()).map(address) {
+        for address in self.roles.iter().map(|role| address(role.metrics.trim_end_matches("/metrics"))) {
             if let Err(error) = std::net::TcpListener::bind(&address) {
                 return Err(format!(
                     "can't listen on {address}: {error}; choose other ports with --port and --task-ports"
