@@ -69,9 +69,23 @@ impl IntentRouter {
         }
     }
 
+    /// Has a slice sent again of which a region says an older version than it was thought to have: it told of the newer
+    /// one before that was durable, and has lost it. If it is this word that is old, sending once more does no harm.
+    fn send_what_was_lost(&mut self, now: Timestamp, region: &RegionId, job: &JobId, version: SliceVersion) {
+        let record = self.intents.get(job).filter(|record| !record.deleting);
+        let wanted = record.and_then(|record| record.regions.get(region)).map(|share| share.version);
+        let Some(known) = self.regions.get_mut(region) else { return };
+        let has = known.acked.get(job).copied().unwrap_or_default();
+        if wanted.is_some_and(|wanted| version < wanted && has >= wanted) {
+            known.acked.insert(job.clone(), version);
+            self.outbox.want(region, job, Some(now));
+        }
+    }
+
     fn hear_slice(&mut self, now: Timestamp, region: &RegionId, status: SliceStatus, effects: &mut Effects<Self>) {
         let job = status.job.clone();
         self.ack(region, &job, status.version);
+        self.send_what_was_lost(now, region, &job, status.version);
         let wanted = self.intents.get(&job).and_then(|record| record.regions.get(region)).map(|share| share.version);
         let deleting = self.intents.get(&job).is_some_and(|record| record.deleting);
         let gone = !deleting && self.let_go(region, &status);

@@ -289,7 +289,9 @@ impl JobShard {
         }
         match &live.phase {
             None => {
-                if let Some(wait) = self.wait_for_older(job, task) {
+                // One that was ordered has nothing before it any more.
+                let held_up = live.tries == 0 && live.order_at.is_some();
+                if let Some(wait) = self.wait_for_older(job, task).filter(|_| held_up) {
                     return Some(wait);
                 }
                 let at = live.order_at.unwrap_or(relist);
@@ -317,6 +319,11 @@ impl JobShard {
                 let detail = format!("it runs on host {host}, and its health check does not pass yet");
                 return Some(wait("not ready yet", detail, relist, "the host is asked how it is"));
             }
+            Some(ContainerPhase::Stopping { kill_at }) => {
+                let detail = format!("host {host} stops it: its drain is due, or it was ordered before this node led");
+                let then = "what is left of it is killed, and the task goes on";
+                return Some(wait("its container is stopping", detail, *kill_at + ORDER_REPEAT, then));
+            }
             _ => {}
         }
         self.wait_for_move(job, task)
@@ -324,10 +331,13 @@ impl JobShard {
 
     /// Whether an older container, heard of again, stands before the task's next one.
     fn wait_for_older(&self, job: &Job, task: &Task) -> Option<Wait> {
-        let old = task.record.lingering.first()?;
-        let host = self.hosts.get(&old.host);
         let patience = job.record.slice.spec.replace_after;
-        let yields = host.and_then(super::shard::Host::silent_since).map(|since| since + patience);
+        let silent = |old: &Placement| self.hosts.get(&old.host)?.silent_since();
+        let yields = |old: &Placement| silent(old).map(|since| since + patience);
+        // One whose host is heard is waited for, however long; of the others the last to be given up.
+        let lasts = |old: &&Placement| yields(old).unwrap_or(Timestamp(u64::MAX));
+        let old = task.record.lingering.iter().max_by_key(lasts)?;
+        let (host, yields) = (self.hosts.get(&old.host), yields(old));
         let relist = host.and_then(|host| host.relist_at).unwrap_or(old.placed_at);
         let detail = format!("an older container on host {} is not known to be gone", old.host);
         let then = if yields.is_some() { "it is not waited for any longer" } else { "its host is asked what it runs" };
@@ -345,6 +355,7 @@ impl JobShard {
         }
         if record.next.is_some()
             && let Some(wait) = self.wait_for_older(job, task)
+            && record.restart_at.is_none_or(|at| at <= wait.deadline)
         {
             return Some(wait);
         }

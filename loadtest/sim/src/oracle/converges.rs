@@ -28,6 +28,9 @@ impl World {
         let (Some(router), Some(ledger)) = (lead.router.running(), lead.ledger.running()) else {
             return Some("a machine of the federation is being restored".to_owned());
         };
+        if !lead.router.inbox.is_empty() || !lead.ledger.inbox.is_empty() {
+            return Some("the federation has not heard everything yet".to_owned());
+        }
         let (slices, allotments) = (router.puts_pending(), ledger.puts_pending());
         // A region can't forget what may still run on a host that is lost, and is asked to for ever.
         let stuck =
@@ -255,7 +258,13 @@ impl World {
                     && held.slots == share.slots
                     && (nothing || (held.stopped == record.stopped && held.spec == record.spec))
             });
-            (!same).then(|| format!("{id} does not have the newest slice of {job}, version {}", share.version))
+            (!same).then(|| {
+                let has = held.map(|held| (held.version, &held.slots, held.stopped, held.spec == record.spec));
+                format!(
+                    "{id} does not have the newest slice of {job}, version {} of {:?}, stopped {}: it has {has:?}",
+                    share.version, share.slots, record.stopped
+                )
+            })
         })
     }
 }

@@ -20,6 +20,9 @@ impl World {
         {
             self.violated(DRAINED, format!("the drains of {} go back from {old} to {new}", record.info.id));
         }
+        if let (Some(drain), Some(host)) = (&record.drain, host_number(&record.info.id)) {
+            self.oracles.drains.insert((HostAt { region, host }, drain.version), drain.deadline);
+        }
         if let Some((version, state)) = ended(&record)
             && was.map(|(version, _)| version) != Some(version)
             && let Some(host) = host_number(&record.info.id)

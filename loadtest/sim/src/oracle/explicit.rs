@@ -3,7 +3,7 @@
 use super::{EXPLICIT, World};
 use crate::happening::Order;
 use polder_core::job_shard::{JobRecord, Placement, StopReason};
-use polder_types::{ContainerId, JobId};
+use polder_types::{ContainerId, HostId, JobId};
 use std::collections::BTreeSet;
 
 /// What people have ordered so far.
@@ -11,6 +11,8 @@ use std::collections::BTreeSet;
 pub(crate) struct Orders {
     stopped: BTreeSet<JobId>,
     deleted: BTreeSet<JobId>,
+    /// Hosts whose drain was begun, durably or not.
+    drained: BTreeSet<(u8, HostId)>,
 }
 
 impl World {
@@ -41,6 +43,11 @@ impl World {
         if record.quarantine.is_some() {
             self.violated(super::MACHINE, format!("{job} is set aside in region {region}"));
         }
+    }
+
+    /// A broker writes a host with a drain, or tries to.
+    pub(crate) fn see_drain_begun(&mut self, region: u8, host: &HostId) {
+        self.oracles.orders.drained.insert((region, host.clone()));
     }
 
     pub(crate) fn see_job_removed(&mut self, region: u8, shard: u16, job: &JobId) {
@@ -81,7 +88,9 @@ impl World {
             StopReason::Updated => job.is_some_and(|job| job.generation != placement.generation),
             StopReason::Drained => {
                 let host = self.region(region).store.hosts.get(&placement.host);
-                host.is_some_and(|host| host.drains.0 > 0)
+                let begun = &self.oracles.orders.drained;
+                // Brokers say again how hosts are from what they hold in memory: that may be ahead of their store.
+                host.is_some_and(|host| host.drains.0 > 0) || begun.contains(&(region, placement.host.clone()))
             }
             StopReason::Replaced => {
                 self.see_replaced(region, shard, id, placement);

@@ -12,9 +12,10 @@ mod silence;
 pub(crate) mod truth;
 mod waits;
 
-use crate::world::World;
+use crate::{names::HostAt, world::World};
 use polder_core::job_shard::{JobRecord, TaskChunk};
-use polder_types::JobId;
+use polder_types::{DrainVersion, JobId, Timestamp};
+use std::collections::BTreeMap;
 
 /// What is charged is the fold of task records, it fits, and nothing runs without a record.
 pub const ONE_TRUTH: &str = "one-truth";
@@ -56,6 +57,8 @@ pub(crate) struct Oracles {
     pub(crate) orders: explicit::Orders,
     pub(crate) restart: restart::Started,
     pub(crate) answers: answers::Told,
+    /// When each drain of each host was due.
+    pub(crate) drains: BTreeMap<(HostAt, DrainVersion), Timestamp>,
 }
 
 impl Oracles {

@@ -21,13 +21,17 @@ pub(crate) struct Limits {
     bounds: BTreeMap<AccountId, Amounts>,
     /// What each region could admit, and since when.
     history: BTreeMap<(u8, AccountId), Vec<(u64, Amounts)>>,
-    /// When room for a container was first granted.
-    granted: BTreeMap<(u8, ContainerId), u64>,
+    /// When room for a container was first granted, and what its task was charged then.
+    granted: BTreeMap<(u8, ContainerId), (u64, Amounts)>,
     requests: BTreeMap<(u8, RequestId), JobId>,
 }
 
 fn largest(a: Amounts, b: Amounts) -> Amounts {
     Amounts { cpu: a.cpu.max(b.cpu), memory: a.memory.max(b.memory), tasks: a.tasks.max(b.tasks) }
+}
+
+fn least(a: Amounts, b: Amounts) -> Amounts {
+    Amounts { cpu: a.cpu.min(b.cpu), memory: a.memory.min(b.memory), tasks: a.tasks.min(b.tasks) }
 }
 
 /// Notes which job a request is for: grants don't say.
@@ -46,7 +50,10 @@ pub(crate) fn watch_grants(world: &mut World, at: NodeAt, step: &Step<Allocator>
         let Some(job) = limits.requests.get(&(at.region, *request)) else { continue };
         for grant in grants {
             let task = TaskId { job: job.clone(), index: grant.index };
-            limits.granted.entry((at.region, ContainerId { task, epoch: grant.epoch })).or_insert(now);
+            let charged = world.oracles.books[usize::from(at.region)].task(&task);
+            // The newest grant says what was charged then; the oldest, which limits may have been in force.
+            let id = ContainerId { task, epoch: grant.epoch };
+            limits.granted.entry((at.region, id)).or_insert((now, charged)).1 = charged;
         }
     }
 }
@@ -87,11 +94,21 @@ impl World {
     }
 
     /// More is charged to a task's accounts than before.
-    pub(crate) fn see_admitted(&mut self, region: u8, task: &TaskId, grows: Amounts, added: &[ContainerId]) {
+    pub(crate) fn see_admitted(
+        &mut self,
+        region: u8,
+        task: &TaskId,
+        grows: Amounts,
+        after: Amounts,
+        added: &[ContainerId],
+    ) {
         self.counts.look(QUOTA);
         let now = self.now;
-        let granted =
-            added.iter().filter_map(|id| self.oracles.quota.granted.remove(&(region, id.clone()))).min().unwrap_or(now);
+        let grants: Vec<(u64, Amounts)> =
+            added.iter().filter_map(|id| self.oracles.quota.granted.remove(&(region, id.clone()))).collect();
+        let granted = grants.iter().map(|(at, _)| *at).min().unwrap_or(now);
+        // What the task was charged when it was granted this, it has been charged all along: by its grant.
+        let grows = grants.iter().fold(grows, |grows, (_, charged)| least(grows, after.minus(*charged)));
         let books = &self.oracles.books[usize::from(region)];
         let over = books.accounts.iter().find_map(|(account, used)| {
             let above = task.job.account.as_str();

@@ -39,8 +39,10 @@ impl World {
         self.counts.look(RESTART);
         let ordered =
             self.oracles.books[usize::from(at.region)].placed.get(id).is_none_or(|placed| placed.stop.is_some());
-        let drain = self.region(at.region).store.hosts.get(&self.host(at).id).and_then(|host| host.drain.as_ref());
-        let forced = drain.is_some_and(|drain| drain.deadline.0 <= self.now + SKEW);
+        // A host may still be at an order of a drain that has been called off since: it counts when that one was due.
+        let drain = self.host(at).disk.drain().map(|drain| drain.version);
+        let deadline = drain.and_then(|version| self.oracles.drains.get(&(at, version)));
+        let forced = deadline.is_some_and(|deadline| deadline.0 <= self.now + SKEW);
         if !ordered && !forced {
             self.violated(RESTART, format!("{id} gets {how} on {at}, and its record does not say that it is to stop"));
         }

@@ -34,7 +34,7 @@ pub(crate) struct Books {
 
 impl Books {
     /// What a task is charged: once, with the largest of each amount.
-    fn task(&self, task: &TaskId) -> Amounts {
+    pub(crate) fn task(&self, task: &TaskId) -> Amounts {
         let id = |epoch| ContainerId { task: task.clone(), epoch: polder_types::Epoch(epoch) };
         self.placed.range(id(0)..=id(u64::MAX)).fold(Amounts::default(), |most, (_, placed)| Amounts {
             cpu: most.cpu.max(placed.resources.cpu),
@@ -112,7 +112,7 @@ impl World {
         let after = books.task(&task);
         let grows = books.change_account(&task, before, after);
         if grows != Amounts::default() {
-            self.see_admitted(region, &task, grows, &added);
+            self.see_admitted(region, &task, grows, after, &added);
         }
     }
 

@@ -8,8 +8,9 @@ use polder_core::{
 };
 use polder_types::Timestamp;
 
-/// How long after its deadline a wait may look as it did.
-const SLACK: u64 = 120_000;
+/// How long after its deadline a wait may look as it did: a host's clock, which some deadlines are of, may be a minute
+/// off, and what a container left may take another to be removed.
+const SLACK: u64 = 300_000;
 
 impl World {
     /// Looks at everything that waits.

@@ -72,7 +72,12 @@ impl Part for BrokerAt {
     }
 
     fn watch(self, world: &mut World, step: &mut Step<Broker>) {
-        crate::plant::spoil_broker(world, self, step);
+        for Delta::PutHost(record) in &step.persist {
+            if record.drains.0 > 0 {
+                world.see_drain_begun(self.node.region, &record.info.id);
+            }
+        }
+        crate::plant::spoil_broker(world, step);
     }
 
     fn let_in(self, world: &mut World, event: Event) -> Option<Event> {

@@ -166,6 +166,10 @@ impl World {
             return;
         }
         cell.wake_at = None;
+        if self.sleeps(part.id()) {
+            return;
+        }
+        let Some(cell) = part.cell(self) else { return };
         if cell.phase != Phase::Running || cell.stalled_until > now {
             return;
         }

@@ -172,7 +172,7 @@ impl Part for RouterAt {
     }
 
     fn watch(self, world: &mut World, step: &mut Step<IntentRouter>) {
-        crate::plant::spoil_router(world, self, step);
+        crate::plant::spoil_router(world, step);
     }
 }
 
@@ -229,6 +229,6 @@ impl Part for LedgerAt {
     }
 
     fn watch(self, world: &mut World, step: &mut Step<QuotaLedger>) {
-        crate::plant::spoil_ledger(world, self, step);
+        crate::plant::spoil_ledger(world, step);
     }
 }

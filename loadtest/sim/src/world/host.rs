@@ -92,6 +92,11 @@ impl Disk {
             drain: self.drain.clone(),
         }
     }
+
+    /// Its newest drain.
+    pub(crate) fn drain(&self) -> Option<&DrainRecord> {
+        self.drain.as_ref()
+    }
 }
 
 /// A host.

@@ -100,17 +100,12 @@ impl World {
         let process = Process::Node(at);
         let holder = Holder { process, life: self.proc(process).life };
         let cut = self.proc(process).store_cut.is_some();
-        let reuse = self.plants("epoch-reused");
         let store = &mut self.region_mut(at.region).store;
         let taken = if cut { None } else { store.take(seat, holder, now) };
-        let Some(mut epoch) = taken else {
+        let Some(epoch) = taken else {
             self.queue.push(now + 200, Happening::Reading(actor, life, 0));
             return None;
         };
-        if reuse && epoch > 1 {
-            epoch -= 1;
-            store.epochs.insert(seat, epoch);
-        }
         if let Some(lead) = &mut self.node_mut(at).lead {
             lead.epochs.insert(seat, epoch);
         }
@@ -270,7 +265,7 @@ impl Part for AllocatorAt {
 
     fn watch(self, world: &mut World, step: &mut Step<Allocator>) {
         oracle::quota::watch_grants(world, self.0, step);
-        crate::plant::spoil_allocator(world, self, step);
+        crate::plant::spoil_allocator(world, step);
     }
 
     fn let_in(self, world: &mut World, event: allocator::Event) -> Option<allocator::Event> {

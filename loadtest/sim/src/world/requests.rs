@@ -269,9 +269,8 @@ impl World {
         let holder = Holder { process, life: self.proc(process).life };
         // A node that was deposed must not agree to anything.
         let epoch = self.epoch_of(node, Seat::Allocator);
-        let ignore = self.plants("allotment-not-fenced");
         let store = &mut self.region_mut(node.region).store;
-        if !ignore && !store.admits(Seat::Allocator, epoch, holder, &[]) {
+        if !store.admits(Seat::Allocator, epoch, holder, &[]) {
             put.tries += 1;
             if put.tries < ALLOTMENT_TRIES_MAX {
                 self.store_allotment(node, put);

@@ -161,6 +161,8 @@ impl World {
             Happening::Repair(repair) => self.repair(*repair),
             Happening::Thaw(process, life) => self.thaw(process, life),
             Happening::Person => self.person(),
+            // Whoever still wanted something then does without.
+            Happening::PersonAgain(_) if self.healed => {}
             Happening::PersonAgain(order) => self.ask_for(*order),
         }
     }

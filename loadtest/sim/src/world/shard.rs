@@ -82,10 +82,10 @@ impl Part for ShardAt {
     }
 
     fn watch(self, world: &mut World, step: &mut Step<JobShard>) {
-        crate::plant::spoil_shard(world, self, step);
+        crate::plant::spoil_shard(world, step);
     }
 
     fn let_in(self, world: &mut World, event: Event) -> Option<Event> {
-        crate::plant::spoil_shard_event(world, self, event)
+        Some(crate::plant::spoil_shard_event(world, event))
     }
 }
