@@ -546,3 +546,45 @@ fn a_job_that_a_region_refused_can_be_deleted() {
     world.settle();
     assert!(world.router.intent(&id("a/b")).is_none());
 }
+
+/// A region tells of slices from memory. When it loses one before that is durable, it says an older version again.
+#[test]
+fn what_a_region_told_of_and_lost_is_sent_again() {
+    let (region, job) = (id::<RegionId>("eu"), id::<JobId>("shop/web"));
+    let (mut router, _) = IntentRouter::restore([], Timestamp(0));
+    let mut step = |at, event| {
+        let (_, _, after) = router.step(Timestamp(at), event).split();
+        router.check().unwrap();
+        let puts = after.open(Durable::committed()).into_iter().filter_map(|effect| match effect {
+            Effect::PutSlice { slice, .. } => Some(slice.version.0),
+            _ => None,
+        });
+        puts.collect::<Vec<u64>>()
+    };
+    let status = |version| SliceStatus {
+        job: job.clone(),
+        version: SliceVersion(version),
+        stopped: false,
+        wanted: 1,
+        running: 0,
+        ready: 0,
+        updated: 0,
+        completed: 0,
+        failed: 0,
+        leaving: 0,
+        stuck: 0,
+        waiting: Vec::new(),
+    };
+    let heard =
+        |at, statuses| Event::RegionHeard { region: region.clone(), at: Timestamp(at), statuses, complete: false };
+    let apply = |image| {
+        let spec = Box::new(spec("shop/web", 1, image, &["eu"], RegionSplit::Even));
+        Event::Apply { reply: ReplyId(1), spec }
+    };
+    step(1, heard(1, Vec::new()));
+    assert_eq!(step(2, apply("a")), [1]);
+    assert_eq!(step(3, apply("b")), [2]);
+    assert_eq!(step(4, heard(4, vec![status(2)])), [] as [u64; 0], "the region has it");
+    assert_eq!(step(5, heard(5, vec![status(1)])), [2], "and has lost it");
+    assert_eq!(step(6, heard(6, vec![status(2)])), [] as [u64; 0]);
+}
