@@ -8,11 +8,9 @@ impl World {
     /// A container starts: what else of its task runs?
     pub(crate) fn see_alone(&mut self, at: HostAt, id: &ContainerId) {
         self.counts.look(AT_MOST_ONE);
-        let others: Vec<(HostAt, ContainerId)> = self
-            .hosts()
-            .flat_map(|(host, sim)| sim.running().map(move |(other, _)| (host, other.clone())))
-            .filter(|(host, other)| other.task == id.task && !(*host == at && other == id))
-            .collect();
+        let alive = self.oracles.alive.entry(id.task.clone()).or_default();
+        let others: Vec<(HostAt, ContainerId)> = alive.iter().cloned().collect();
+        alive.insert((at, id.clone()));
         for (host, other) in others {
             let books = &self.oracles.books[usize::from(host.region)];
             // Either may be the one that was put aside: its start may have been under way.
@@ -28,6 +26,16 @@ impl World {
             };
             if let Some(problem) = problem {
                 self.violated(AT_MOST_ONE, format!("{id} starts on {at} while {other} runs on {host}, {problem}"));
+            }
+        }
+    }
+
+    /// A container's processes have ended.
+    pub(crate) fn see_gone(&mut self, at: HostAt, id: &ContainerId) {
+        if let Some(alive) = self.oracles.alive.get_mut(&id.task) {
+            alive.remove(&(at, id.clone()));
+            if alive.is_empty() {
+                self.oracles.alive.remove(&id.task);
             }
         }
     }

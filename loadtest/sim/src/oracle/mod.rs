@@ -14,8 +14,8 @@ mod waits;
 
 use crate::{names::HostAt, world::World};
 use polder_core::job_shard::{JobRecord, TaskChunk};
-use polder_types::{DrainVersion, JobId, Timestamp};
-use std::collections::BTreeMap;
+use polder_types::{ContainerId, DrainVersion, JobId, TaskId, Timestamp};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What is charged is the fold of task records, it fits, and nothing runs without a record.
 pub const ONE_TRUTH: &str = "one-truth";
@@ -57,6 +57,8 @@ pub(crate) struct Oracles {
     pub(crate) orders: explicit::Orders,
     pub(crate) restart: restart::Started,
     pub(crate) answers: answers::Told,
+    /// What really runs of each task.
+    pub(crate) alive: BTreeMap<TaskId, BTreeSet<(HostAt, ContainerId)>>,
     /// When each drain of each host was due.
     pub(crate) drains: BTreeMap<(HostAt, DrainVersion), Timestamp>,
 }

@@ -63,6 +63,9 @@ impl World {
             return;
         }
         self.trace.note(&at, format_args!("loses its power"));
+        for id in self.host(at).running().map(|(id, _)| id.clone()).collect::<Vec<_>>() {
+            self.see_gone(at, &id);
+        }
         let host = self.host_mut(at);
         host.powered = false;
         host.lost = for_good;
@@ -195,6 +198,7 @@ impl World {
         let Some(real) = self.host_mut(at).real.get_mut(&id).filter(|real| real.is_running()) else { return };
         real.state = RealState::Ended { status: status.clone(), at: ended_at };
         self.trace.note(&at, format_args!("REAL {id} has ended: {status}"));
+        self.see_gone(at, &id);
         if self.host(at).agent.up {
             self.tell_machine(at, Event::Exited { id, status, at: ended_at });
         }
