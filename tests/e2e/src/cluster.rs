@@ -14,6 +14,7 @@ use std::{
     fs,
     net::TcpListener,
     path::{Path, PathBuf},
+    process::Command,
 };
 use tempfile::TempDir;
 
@@ -39,11 +40,20 @@ pub struct Options {
     pub silent_after: &'static str,
     /// CPU of each host.
     pub host_cpu: &'static str,
+    /// Each host's data folder is a disk of its own, so large in MiB; none: all are folders of one disk.
+    pub host_disk_mib: Option<u32>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { regions: 2, hosts: 2, store: StoreKind::Embedded, silent_after: "3s", host_cpu: "4" }
+        Self {
+            regions: 2,
+            hosts: 2,
+            store: StoreKind::Embedded,
+            silent_after: "3s",
+            host_cpu: "4",
+            host_disk_mib: None,
+        }
     }
 }
 
@@ -54,6 +64,8 @@ pub struct Cluster {
     polder: PathBuf,
     roles: BTreeMap<String, Role>,
     hosts: Vec<String>,
+    /// Host data folders that are mounts.
+    disks: Vec<PathBuf>,
     addr: String,
 }
 
@@ -74,6 +86,14 @@ fn free_range(count: u16) -> u16 {
         }
         first = if first > 25_000 { 10_000 } else { first + count };
     }
+}
+
+/// A small file system in memory.
+fn mount_disk(at: &Path, mib: u32) {
+    fs::create_dir_all(at).expect("a folder for the disk");
+    let size = format!("size={mib}m,mode=0700");
+    let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &size, "polder-e2e"]).arg(at).status();
+    assert!(mounted.is_ok_and(|status| status.success()), "no file system can be mounted at {}", at.display());
 }
 
 impl Cluster {
@@ -98,6 +118,7 @@ impl Cluster {
         federation.extend(store("federation"));
         let mut roles = BTreeMap::new();
         let mut hosts = Vec::new();
+        let mut disks = Vec::new();
         let mut next_port = free_range(options.regions * options.hosts * PORTS_PER_HOST);
         for region in 1..=options.regions {
             let name = format!("r{region}");
@@ -112,7 +133,12 @@ impl Cluster {
                 let datacenter = format!("{name}-{}", if number % 2 == 1 { "a" } else { "b" });
                 let ports = format!("{next_port}-{}", next_port + PORTS_PER_HOST - 1);
                 next_port += PORTS_PER_HOST;
-                let data = dir.path().join(&host).display().to_string();
+                let data = dir.path().join(&host);
+                if let Some(mib) = options.host_disk_mib {
+                    mount_disk(&data, mib);
+                    disks.push(data.clone());
+                }
+                let (data, metrics) = (data.display().to_string(), format!("127.0.0.1:{}", free_port()));
                 let args = text(&[
                     "host",
                     "--id",
@@ -135,13 +161,15 @@ impl Cluster {
                     "127.0.0.1",
                     "--data",
                     &data,
+                    "--metrics",
+                    &metrics,
                 ]);
                 roles.insert(host.clone(), Role::new(args));
                 hosts.push(host);
             }
         }
         roles.insert("federation".to_owned(), Role::new(federation));
-        let mut cluster = Self { dir, polder, roles, hosts, addr: format!("http://{addr}") };
+        let mut cluster = Self { dir, polder, roles, hosts, disks, addr: format!("http://{addr}") };
         let names: Vec<String> = cluster.roles.keys().cloned().collect();
         for name in &names {
             cluster.revive(name);
@@ -189,6 +217,18 @@ impl Cluster {
     #[must_use]
     pub fn addr(&self) -> &str {
         &self.addr
+    }
+
+    /// The program under test.
+    #[must_use]
+    pub fn polder(&self) -> &Path {
+        &self.polder
+    }
+
+    /// A host's data folder.
+    #[must_use]
+    pub fn data_of(&self, host: &str) -> PathBuf {
+        self.dir.path().join(host)
     }
 
     /// Where a region listens.
@@ -369,6 +409,9 @@ impl Drop for Cluster {
             if answer.code != 0 {
                 eprintln!("purge of {host}: {answer:?}");
             }
+        }
+        for disk in &self.disks {
+            let _ = Command::new("umount").arg(disk).status();
         }
         let left = leftovers::find(self.dir.path(), &self.hosts);
         if !std::thread::panicking() {

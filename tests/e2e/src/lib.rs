@@ -8,6 +8,7 @@
 mod cluster;
 mod facts;
 mod leftovers;
+pub mod observed;
 mod process;
 
 pub use cluster::{Cluster, Options, StoreKind};
