@@ -11,11 +11,11 @@ families! {
         pending: Gauges<1> = "polder_pending_tasks" ["reason"];
         /// Tasks for which room was asked, by what came of it: granted, or refused (and asked for again when anything changes).
         placements: Counters<1> = "polder_placements_total" ["outcome"];
-        /// How long room took, in seconds, from when it was asked for until it was granted, or first refused.
+        /// How long room took, in seconds, from when it was asked for until it was granted, or first refused; what is granted after a refusal is not timed again.
         placement_seconds: Timings<1> = "polder_placement_seconds" ["outcome"] in buckets::PLACEMENTS;
         /// Starts of tasks, by what came of them: running, or failed before.
         task_starts: Counters<1> = "polder_task_starts_total" ["outcome"];
-        /// How long tasks took, in seconds, from when room was asked for until their process ran.
+        /// How long tasks took, in seconds, from when room was asked for, or granted after a refusal, until their process ran.
         task_start_seconds: Timings<0> = "polder_task_start_seconds" [] in buckets::STARTS;
         /// Hosts, by condition: ready, silent, cordoned, draining, closed (its drain has ended). A host counts once: silence first, then drains, then cordons.
         hosts: Gauges<1> = "polder_hosts" ["condition"];

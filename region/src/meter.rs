@@ -125,16 +125,23 @@ impl RegionMeter {
         match answer {
             PlacementAnswer::Granted { request, grants, .. } => {
                 let mut asked = self.asked();
-                let Some(of) = asked.requests.get_mut(request) else { return };
+                let Asked { requests, starts } = &mut *asked;
+                let Some(of) = requests.get_mut(request) else { return };
                 for grant in grants {
                     // A grant is said again until it is placed.
-                    if of.waiting.remove(&grant.index).is_some() {
-                        self.granted.0.count();
+                    if of.waiting.remove(&grant.index).is_none() {
+                        continue;
+                    }
+                    self.granted.0.count();
+                    if of.refused {
+                        // It had to wait until there was room: that says nothing of how fast room is found, or tasks start.
+                        starts.insert(container(&of.job, grant.index, grant.epoch), now);
+                    } else {
                         self.granted.1.took(between(of.at, now));
                     }
                 }
                 if of.waiting.is_empty() {
-                    asked.requests.remove(request);
+                    requests.remove(request);
                 }
             }
             PlacementAnswer::Waiting { request, tasks, .. } => {
