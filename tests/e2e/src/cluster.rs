@@ -219,6 +219,26 @@ impl Cluster {
         &self.addr
     }
 
+    /// What Prometheus is to scrape, as YAML: address and labels of every process, as service discovery gives them.
+    #[must_use]
+    pub fn targets(&self) -> String {
+        let target = |addr: &str, labels: &str| {
+            format!("      - targets: [\"{}\"]\n        labels: {{{labels}}}\n", addr.trim_start_matches("http://"))
+        };
+        let of = |(name, role): (&String, &Role)| {
+            let metrics = role.args.iter().position(|word| word == "--metrics").map(|at| &role.args[at + 1]);
+            match metrics {
+                Some(addr) => {
+                    let region = name.split('-').next().unwrap_or_default();
+                    target(addr, &format!("job: polder-host, region: {region}, host: {name}"))
+                }
+                None if name == "federation" => target(&self.addr, "job: polder-federation, node: node-1"),
+                None => target(&self.region_addr(name), &format!("job: polder-region, region: {name}, node: node-1")),
+            }
+        };
+        self.roles.iter().map(of).collect()
+    }
+
     /// The program under test.
     #[must_use]
     pub fn polder(&self) -> &Path {

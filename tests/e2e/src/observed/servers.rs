@@ -67,6 +67,8 @@ pub struct Setup<'s> {
     pub folder: PathBuf,
     /// Where the federation listens, without `http://`.
     pub federation: &'s str,
+    /// What is scraped where the federation has no service discovery: targets as YAML.
+    pub targets: String,
     /// Where Alertmanager listens, if there is one.
     pub alertmanager: Option<&'s str>,
     /// Alerts wait a second where they would wait minutes.
@@ -106,6 +108,12 @@ impl Prometheus {
         config = replace(&config, "../../observability/rules/", "rules/");
         config = replace(&config, "127.0.0.1:7000", setup.federation);
         config = replace(&config, "127.0.0.1:9093", setup.alertmanager.unwrap_or("127.0.0.1:9"));
+        if http::json(setup.federation, "/v1/discovery/nodes", &[]).is_none_or(|found| !found.is_array()) {
+            eprintln!("SKIP service discovery: this federation has none; targets are listed");
+            config.truncate(config.find("scrape_configs:").unwrap_or(config.len()));
+            let targets = &setup.targets;
+            config.push_str(&format!("scrape_configs:\n  - job_name: polder\n    static_configs:\n{targets}"));
+        }
         fs::write(setup.folder.join("prometheus.yml"), config).expect("the configuration can be written");
         let address = free_address();
         let args = [
