@@ -116,7 +116,13 @@ fn drains(call: &mut Call) {
     assert!(said.contains("cordoned"), "{said}");
     let said = call.run("drain", "Empty the host");
     assert!(said.contains("r1-h1 is drained"), "{said}");
-    call.run("drain", "Call it off");
+    // It takes its time to stop, so its host's drain is in progress when somebody calls it off.
+    let slow = call.cluster.job("slow", 2, "", "[env]\nDEMO_IGNORE_STOP = \"1\"\n[stop]\ngrace = \"12s\"");
+    call.cluster.must(&["apply", "-f", &slow, "--wait", "--timeout", "120s"]);
+    call.cluster.must(&["drain", "r1-h1", "--deadline", "1h"]);
+    let said = call.run("drain", "Call it off");
+    assert!(said.contains("aborted"), "{said}");
+    call.cluster.must(&["delete", "test/slow", "--stop", "--timeout", "120s"]);
     call.run("drain", "It does not get on");
     call.run("drain", "It ended as forced or unattested");
     let host = call.cluster.host("r1-h1").unwrap();
