@@ -154,7 +154,7 @@ fn every_query_of_rules_and_dashboards_answers_and_moves() {
     for rule in rules() {
         if rule.is_alert {
             for selector in rule.selectors() {
-                asked.entry(selector.query()).or_insert((rule.name.clone(), false));
+                asked.entry(selector.query()).or_insert_with(|| (rule.name.clone(), false));
             }
         } else {
             asked.insert(rule.name.clone(), (rule.name, true));
