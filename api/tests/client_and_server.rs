@@ -205,6 +205,7 @@ async fn the_document_has_every_path() {
         ALLOTMENT,
         STATUS_WATCH,
         ACTORS,
+        METRICS,
         HEALTHZ,
         READYZ,
     ];
