@@ -365,6 +365,10 @@ impl Cluster {
         let mut args = self.role(host).args().to_vec();
         let data = args.iter().rposition(|arg| arg == "--data").expect("a host has a folder") + 1;
         args[data] = self.dir.path().join(&name).display().to_string();
+        // The one that it imitates has that address already.
+        if let Some(metrics) = args.iter().position(|arg| arg == "--metrics") {
+            args.drain(metrics..metrics + 2);
+        }
         self.roles.insert(name.clone(), Role::new(args));
         self.hosts.push(name.clone());
         self.revive(&name);
