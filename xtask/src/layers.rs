@@ -6,7 +6,7 @@
 //!   ▲──── store ◀───────────────┤     └─▶ shim                  cli
 //!   ▲──── api ◀─────────────────┴─ node ◀─ region, federation ◀─┘
 //!
-//! observability ◀── shell, store, api, node, runtime, region, federation: whoever counts. Never types and core.
+//! observability ◀── shell, store, node, runtime, region, federation: whoever counts. Never types and core.
 //! ```
 
 use anyhow::{Context as _, Result, bail};
@@ -15,6 +15,18 @@ use std::{
     path::{Path, PathBuf},
     process::Command,
 };
+
+/// What a crate may depend on that is run by a node.
+const ON_A_NODE: &[&str] = &[
+    "polder-types",
+    "polder-core",
+    "polder-wire",
+    "polder-shell",
+    "polder-store",
+    "polder-api",
+    "polder-node",
+    "polder-observability",
+];
 
 /// A crate of the workspace, and the others of the workspace that it may depend on.
 const MAY_KNOW: &[(&str, &[&str])] = &[
@@ -37,32 +49,8 @@ const MAY_KNOW: &[(&str, &[&str])] = &[
             "polder-observability",
         ],
     ),
-    (
-        "polder-region",
-        &[
-            "polder-types",
-            "polder-core",
-            "polder-wire",
-            "polder-shell",
-            "polder-store",
-            "polder-api",
-            "polder-node",
-            "polder-observability",
-        ],
-    ),
-    (
-        "polder-federation",
-        &[
-            "polder-types",
-            "polder-core",
-            "polder-wire",
-            "polder-shell",
-            "polder-store",
-            "polder-api",
-            "polder-node",
-            "polder-observability",
-        ],
-    ),
+    ("polder-region", ON_A_NODE),
+    ("polder-federation", ON_A_NODE),
     (
         "polder-runtime",
         &[
