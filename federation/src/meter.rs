@@ -4,67 +4,40 @@ use crate::{
     federation::{Actors, Federation},
     link::RegionLink,
 };
-use polder_core::{
-    intent_router::{IntentRouter, IntentView, RegionHealth},
-    machine::Machine,
-};
-use polder_observability::{self as observability, ActorKind, Mailbox};
-use polder_shell::Handle;
-use polder_types::{Amounts, Timestamp};
-use std::{
-    collections::BTreeMap,
-    time::{Duration, Instant},
-};
-
-/// Gauges that are this new are shown again rather than asked for.
-const FRESH_FOR: Duration = Duration::from_secs(1);
-/// How long machines may take to answer a scrape. One that does not is shown as it was.
-const SCRAPE_TIMEOUT: Duration = Duration::from_secs(3);
-/// Accounts of which quotas are shown.
-const ACCOUNTS_SHOWN_MAX: usize = 1000;
+use polder_core::intent_router::{IntentRouter, IntentView, RegionHealth};
+use polder_node::scrape::{ACCOUNTS_SHOWN_MAX, Scrapes, mailbox, number, show_amounts, shown_by};
+use polder_observability::{self as observability, ActorKind};
+use polder_types::Timestamp;
+use std::collections::BTreeMap;
 
 const INTENT_STATES: [&str; 5] = ["sending", "placed", "refused", "stopped", "deleting"];
 
-/// Keeps scrapes from asking machines too often.
+/// What gauges need beside the machines.
 #[derive(Debug)]
 pub(crate) struct FederationMeter {
     began: Timestamp,
-    refreshed: tokio::sync::Mutex<Option<Instant>>,
+    scrapes: Scrapes,
 }
 
 impl FederationMeter {
     pub(crate) fn new(now: Timestamp) -> Self {
-        Self { began: now, refreshed: tokio::sync::Mutex::default() }
+        Self { began: now, scrapes: Scrapes::default() }
     }
 }
 
 /// Brings the gauges up to date, unless they are.
 pub(crate) async fn refresh(federation: &Federation) {
-    let mut refreshed = federation.meter.refreshed.lock().await;
-    if refreshed.is_some_and(|at| at.elapsed() < FRESH_FOR) {
-        return;
-    }
-    // Who does not lead follows no region, and would only show that it hears nothing.
-    if let Some(actors) = federation.actors() {
-        let mailboxes =
-            [mailbox(ActorKind::IntentRouter, &actors.router), mailbox(ActorKind::QuotaLedger, &actors.ledger)];
-        observability::Actors::shared().show_mailboxes(mailboxes);
-        show_silence(federation);
-        tokio::join!(show_intents(actors), show_quotas(actors));
-    }
-    *refreshed = Some(Instant::now());
-}
-
-fn mailbox<M: Machine>(kind: ActorKind, actor: &Handle<M>) -> Mailbox {
-    let status = actor.port().status();
-    Mailbox { kind, depth: status.depth, oldest: Duration::from_millis(status.oldest_ms_max) }
-}
-
-async fn ask<M: Machine, T: Send + 'static>(
-    actor: &Handle<M>,
-    read: impl FnOnce(&M) -> T + Send + 'static,
-) -> Option<T> {
-    tokio::time::timeout(SCRAPE_TIMEOUT, actor.query(read)).await.ok()?.ok()
+    let update = async {
+        // Who does not lead follows no region, and would only show that it hears nothing.
+        if let Some(actors) = federation.actors() {
+            let mailboxes =
+                [mailbox(ActorKind::IntentRouter, &actors.router), mailbox(ActorKind::QuotaLedger, &actors.ledger)];
+            observability::Actors::shared().show_mailboxes(mailboxes);
+            show_silence(federation);
+            tokio::join!(show_intents(actors), show_quotas(actors));
+        }
+    };
+    federation.meter.scrapes.refresh(update).await;
 }
 
 fn show_silence(federation: &Federation) {
@@ -79,7 +52,7 @@ fn show_silence(federation: &Federation) {
 }
 
 async fn show_intents(actors: &Actors) {
-    let counted = ask(&actors.router, |router: &IntentRouter| {
+    let counted = shown_by(&actors.router, |router: &IntentRouter| {
         let mut intents = BTreeMap::<&'static str, u32>::new();
         for intent in router.intents() {
             *intents.entry(intent_state(&intent)).or_default() += 1;
@@ -112,24 +85,11 @@ fn intent_state(intent: &IntentView<'_>) -> &'static str {
 }
 
 async fn show_quotas(actors: &Actors) {
-    let quotas = ask(&actors.ledger, |ledger| {
+    let quotas = shown_by(&actors.ledger, |ledger| {
         let quotas = ledger.quotas().take(ACCOUNTS_SHOWN_MAX);
-        quotas.map(|view| (view.quota.account.to_string(), view.quota.limit)).collect::<Vec<_>>()
+        quotas.map(|view| (view.quota.account.clone(), view.quota.limit)).collect::<Vec<_>>()
     });
     let Some(quotas) = quotas.await else { return };
-    let amounts = quotas.into_iter().flat_map(|(account, Amounts { cpu, memory, tasks })| {
-        let cores = f64::from(cpu.centi_cores()) / 100.0;
-        [("cpu_cores", cores), ("memory_bytes", bytes(memory.get())), ("tasks", f64::from(tasks))]
-            .map(|(resource, amount)| ([account.clone(), resource.to_owned()], amount))
-    });
-    observability::Federation::shared().quota_limit.show(amounts);
-}
-
-fn number(count: usize) -> f64 {
-    u32::try_from(count).map_or(f64::INFINITY, f64::from)
-}
-
-#[expect(clippy::cast_precision_loss, reason = "a gauge is a float; what is lost is less than a part in 2^52")]
-const fn bytes(amount: u64) -> f64 {
-    amount as f64
+    let limits = quotas.iter().map(|(account, limit)| (account, *limit));
+    show_amounts(&observability::Federation::shared().quota_limit, limits);
 }

@@ -6,12 +6,13 @@ mod gauges;
 pub(crate) use gauges::refresh;
 
 use polder_core::message::{PlacementAnswer, PlacementNote, RequestId};
+use polder_node::scrape::Scrapes;
 use polder_observability as observability;
 use polder_types::{ContainerId, ContainerPhase, ContainerStatus, Epoch, JobId, Timestamp};
 use std::{
     collections::{BTreeMap, HashMap},
     sync::{Mutex, MutexGuard, PoisonError},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 /// Starts that are timed at once. What is beyond is counted and not timed.
@@ -41,7 +42,7 @@ struct Asked {
 #[derive(Debug)]
 pub(crate) struct RegionMeter {
     asked: Mutex<Asked>,
-    gauges: tokio::sync::Mutex<Option<Instant>>,
+    scrapes: Scrapes,
     granted: (observability::Counter, observability::Timing),
     refused: (observability::Counter, observability::Timing),
     running: observability::Counter,
@@ -63,7 +64,7 @@ impl RegionMeter {
         }
         Self {
             asked: Mutex::default(),
-            gauges: tokio::sync::Mutex::default(),
+            scrapes: Scrapes::default(),
             granted: placements("granted"),
             refused: placements("refused"),
             running: region.task_starts.of(["running"]),

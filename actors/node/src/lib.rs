@@ -33,6 +33,7 @@ mod journal;
 mod node;
 mod replies;
 mod requests;
+pub mod scrape;
 mod seat;
 mod server;
 

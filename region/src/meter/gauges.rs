@@ -6,23 +6,12 @@ use polder_core::{
     allocator::AccountView,
     broker::{Broker, DrainState},
     job_shard::{Census, PendingReason, TaskState},
-    machine::Machine,
     message::HostHealth,
 };
-use polder_observability::{self as observability, ActorKind, Gauges, Mailbox};
-use polder_shell::Handle;
-use polder_types::{AccountId, Amounts, Bytes, Cpu, Timestamp, Usage};
-use std::{
-    collections::BTreeMap,
-    time::{Duration, Instant},
-};
-
-/// Gauges that are this new are shown again rather than asked for.
-const FRESH_FOR: Duration = Duration::from_secs(1);
-/// How long machines may take to answer a scrape. One that does not is shown as it was.
-const SCRAPE_TIMEOUT: Duration = Duration::from_secs(3);
-/// Accounts of which quotas are shown.
-const ACCOUNTS_SHOWN_MAX: usize = 1000;
+use polder_node::scrape::{ACCOUNTS_SHOWN_MAX, cores, float, mailbox, number, show_amounts, shown_by};
+use polder_observability::{self as observability, ActorKind};
+use polder_types::{Amounts, Timestamp, Usage};
+use std::{collections::BTreeMap, time::Duration};
 
 const TASK_STATES: [TaskState; 10] = [
     TaskState::Pending,
@@ -72,29 +61,14 @@ const fn reason_name(reason: PendingReason) -> &'static str {
 
 /// Brings the gauges up to date, unless they are.
 pub(crate) async fn refresh(region: &Region) {
-    let mut refreshed = region.meter.gauges.lock().await;
-    if refreshed.is_some_and(|at| at.elapsed() < FRESH_FOR) {
-        return;
-    }
-    observability::Region::shared().links.set([], number(region.links.count()));
-    if let Some(actors) = region.actors() {
-        show_mailboxes(region, actors);
-        tokio::join!(show_tasks(actors), show_hosts(region, actors), show_quotas(actors));
-    }
-    *refreshed = Some(Instant::now());
-}
-
-/// What a machine shows; none when it does not answer in time.
-async fn ask<M: Machine, T: Send + 'static>(
-    actor: &Handle<M>,
-    read: impl FnOnce(&M) -> T + Send + 'static,
-) -> Option<T> {
-    tokio::time::timeout(SCRAPE_TIMEOUT, actor.query(read)).await.ok()?.ok()
-}
-
-fn mailbox<M: Machine>(kind: ActorKind, actor: &Handle<M>) -> Mailbox {
-    let status = actor.port().status();
-    Mailbox { kind, depth: status.depth, oldest: Duration::from_millis(status.oldest_ms_max) }
+    let update = async {
+        observability::Region::shared().links.set([], number(region.links.count()));
+        if let Some(actors) = region.actors() {
+            show_mailboxes(region, actors);
+            tokio::join!(show_tasks(actors), show_hosts(region, actors), show_quotas(actors));
+        }
+    };
+    region.meter.scrapes.refresh(update).await;
 }
 
 fn show_mailboxes(region: &Region, actors: &Actors) {
@@ -106,7 +80,7 @@ fn show_mailboxes(region: &Region, actors: &Actors) {
 }
 
 async fn show_tasks(actors: &Actors) {
-    let answers = join_all(actors.shards.iter().map(|shard| ask(shard, |shard| shard.census()))).await;
+    let answers = join_all(actors.shards.iter().map(|shard| shown_by(shard, |shard| shard.census()))).await;
     let mut all = Census::default();
     for census in answers {
         // Part of the truth would look like tasks that have gone.
@@ -195,8 +169,8 @@ impl Hosts {
 async fn show_hosts(region: &Region, actors: &Actors) {
     let now = region.now();
     let brokers = region.brokers.all();
-    let answers = join_all(brokers.iter().map(|broker| ask(broker, move |broker| Hosts::of(broker, now)))).await;
-    let used = ask(&actors.allocator, |allocator| {
+    let answers = join_all(brokers.iter().map(|broker| shown_by(broker, move |broker| Hosts::of(broker, now)))).await;
+    let used = shown_by(&actors.allocator, |allocator| {
         allocator.host_usages().fold((0_u64, 0_u64, 0_u64), |(cpu, memory, tasks), view| {
             let Usage { cpu: host_cpu, memory: host_memory, containers } = view.used;
             (cpu + u64::from(host_cpu.centi_cores()), memory + host_memory.get(), tasks + u64::from(containers))
@@ -228,7 +202,7 @@ async fn show_hosts(region: &Region, actors: &Actors) {
 
 async fn show_quotas(actors: &Actors) {
     let limited = |view: &AccountView| view.limit.is_some_and(|limit| limit != Amounts::UNLIMITED);
-    let accounts = ask(&actors.allocator, move |allocator| {
+    let accounts = shown_by(&actors.allocator, move |allocator| {
         let all = allocator.account_usages().into_iter();
         all.filter(limited).take(ACCOUNTS_SHOWN_MAX).collect::<Vec<_>>()
     });
@@ -237,32 +211,4 @@ async fn show_quotas(actors: &Actors) {
     let limits = accounts.iter().filter_map(|view| Some((&view.account, view.limit?)));
     show_amounts(&shown.quota_limit, limits);
     show_amounts(&shown.quota_used, accounts.iter().map(|view| (&view.account, view.used)));
-}
-
-fn show_amounts<'a>(gauges: &Gauges<2>, accounts: impl Iterator<Item = (&'a AccountId, Amounts)>) {
-    gauges.show(accounts.flat_map(|(account, Amounts { cpu, memory, tasks })| {
-        let account = account.to_string();
-        resources(cpu, memory, tasks).map(|(resource, amount)| ([account.clone(), resource.to_owned()], amount))
-    }));
-}
-
-fn resources(cpu: Cpu, memory: Bytes, tasks: u32) -> [(&'static str, f64); 3] {
-    [
-        ("cpu_cores", cores(u64::from(cpu.centi_cores()))),
-        ("memory_bytes", float(memory.get())),
-        ("tasks", f64::from(tasks)),
-    ]
-}
-
-fn cores(centi_cores: u64) -> f64 {
-    float(centi_cores) / 100.0
-}
-
-fn number(count: usize) -> f64 {
-    float(u64::try_from(count).unwrap_or(u64::MAX))
-}
-
-#[expect(clippy::cast_precision_loss, reason = "a gauge is a float; what is lost is less than a part in 2^52")]
-const fn float(amount: u64) -> f64 {
-    amount as f64
 }
